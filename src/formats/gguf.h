@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -72,6 +73,7 @@ class Gguf {
  private:
   int version_ = 3;
   std::vector<std::pair<std::string, GgufValue>> metadata_;
+  std::vector<std::uint32_t> by_key_;  // places in metadata_, sorted by key
   std::vector<GgufTensor> tensors_;
 };
 

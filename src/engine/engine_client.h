@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// EngineClient is how requests reach an engine and tokens come back, shaped like a wire so that the engine may be in
+// another process: Submit, Cancel and Stats go in; Token and Finished events come out through the request's sink. Its
+// messages have a wire form (engine_wire.h).
+//
+// Thread rule: Submit, Cancel and Stats may be called by any thread. A TokenSink is called by the engine thread only;
+// it must not block.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "scheduler/sampling.h"
+#include "scheduler/step_plan.h"
+
+namespace skein::engine {
+
+enum class PromptOutput : std::uint8_t { kNone, kScores, kLogits };  // of every position of the prompt
+
+// Submit{request, epoch, tokens so far, sampler counters}: a request is wholly described by this, also in the middle of
+// an answer (tokens already generated are at the end of `tokens`, prompt_tokens says where they begin).
+struct RequestSpec {
+  RequestId request;
+  std::uint32_t epoch = 0;  // counts submissions of this request; events of an older one are ignored
+  std::vector<TokenId> tokens;
+  std::int32_t prompt_tokens = 0;
+  std::int32_t max_tokens = 0;  // to generate; 0: only the prompt is computed
+  std::int32_t min_tokens = 0;  // stop tokens are not sampled before
+  std::int32_t choice = 0;
+  scheduler::SamplingParameters sampling;
+  std::vector<TokenId> stop_tokens;  // end-of-answer tokens; the one sampled is reported, and it is not part of the text
+  bool ignore_stop_tokens = false;
+  std::int32_t top_logprobs = 0;
+  PromptOutput prompt_output = PromptOutput::kNone;
+  std::int32_t priority = 0;           // higher first
+  std::int64_t deadline_ns = 0;        // on the engine's clock; 0: none
+  std::string tenant;                  // salt of the prefix index, fair share
+  friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
+};
+
+enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
+
+// One event of a request, in order of `index`.
+struct TokenEvent {
+  RequestId request;
+  std::uint32_t epoch = 0;
+  std::int32_t index = 0;                        // of the generated token
+  scheduler::ScoredToken token;
+  friend bool operator==(const TokenEvent&, const TokenEvent&) = default;
+};
+// Scores or logits of consecutive prompt positions from `first_position`.
+struct PromptEvent {
+  RequestId request;
+  std::uint32_t epoch = 0;
+  std::int32_t first_position = 0;
+  std::vector<scheduler::ScoredToken> scores;
+  std::vector<float> logits;
+  friend bool operator==(const PromptEvent&, const PromptEvent&) = default;
+};
+struct FinishedEvent {
+  RequestId request;
+  std::uint32_t epoch = 0;
+  FinishReason reason = FinishReason::kNone;
+  std::string error;                    // with kError
+  std::int32_t prompt_tokens = 0;
+  std::int32_t cached_tokens = 0;
+  std::int32_t generated_tokens = 0;
+  std::int64_t queued_ns = 0;           // from Submit to the first step
+  std::int64_t first_token_ns = 0;      // from Submit; 0: none
+  std::int64_t total_ns = 0;            // from Submit
+  friend bool operator==(const FinishedEvent&, const FinishedEvent&) = default;
+};
+
+class TokenSink {
+ public:
+  virtual ~TokenSink() = default;
+  // Whether another event is welcome; while not, the sequence pauses and nobody else does.
+  virtual bool HasRoom() const = 0;
+  virtual void OnPrompt(PromptEvent event) = 0;
+  virtual void OnToken(TokenEvent event) = 0;
+  virtual void OnFinished(FinishedEvent event) = 0;  // the last call
+};
+
+struct EngineStats {
+  std::uint64_t steps = 0;
+  std::uint64_t prompt_tokens = 0;
+  std::uint64_t generated_tokens = 0;
+  std::uint64_t preemptions = 0;
+  std::uint32_t running = 0;
+  std::uint32_t waiting = 0;
+  std::uint32_t blocks_total = 0;
+  std::uint32_t blocks_held = 0;
+  friend bool operator==(const EngineStats&, const EngineStats&) = default;
+};
+
+class EngineClient {
+ public:
+  virtual ~EngineClient() = default;
+  // Errors: kInvalidArgument, kLimit (a prompt longer than the context, an id outside the vocabulary: names both
+  // numbers), kUnavailable (queue full, shutting down). On an error the sink is not called.
+  virtual Status Submit(RequestSpec request, std::shared_ptr<TokenSink> sink) = 0;
+  // The request ends with kCancelled, unless it has ended already.
+  virtual void Cancel(RequestId request) = 0;
+  virtual EngineStats Stats() const = 0;
+};
+
+}  // namespace skein::engine

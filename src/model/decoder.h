@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Decoder runs a batch of tokens through a model: embedding, layers, head for the positions that are wanted. It is
+// architecture.md's stop 10. All workers of the pool run the same function side by side, phase by phase, with one barrier
+// after each phase.
+//
+// Thread rule: Forward is called by one thread (worker 0 of the pool). Scratch for the largest batch is taken when the
+// decoder is made; Forward allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+#include "base/status.h"
+#include "kernels/threads/thread_pool.h"
+#include "model/kv_store.h"
+#include "model/model.h"
+
+namespace skein::model {
+
+// Consecutive tokens of one sequence in a batch.
+struct BatchRow {
+  std::int32_t first_token = 0;     // index into Batch::tokens
+  std::int32_t count = 0;
+  std::int32_t first_position = 0;
+  std::span<const BlockId> blocks;  // the sequence's block table, one entry per frame of 64 positions
+};
+
+struct Batch {
+  std::span<const TokenId> tokens;
+  std::span<const BatchRow> rows;
+  std::span<const std::int32_t> outputs;  // indices into tokens whose logits are wanted, ascending
+};
+
+class Decoder {
+ public:
+  struct Limits {
+    int tokens = 512;   // in one batch
+    int outputs = 64;   // logits rows in one batch
+  };
+  // Errors: kLimit when memory for scratch cannot be had.
+  static Result<std::unique_ptr<Decoder>> Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits);
+  virtual ~Decoder() = default;
+
+  // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary], valid until the next call.
+  virtual std::span<const float> Forward(const Batch& batch) = 0;
+};
+
+}  // namespace skein::model
