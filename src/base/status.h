@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/check.h"
-#include "skein/status.h"
+#include "../../include/skein/status.h"
 
 // Returns from the enclosing function when `expression` (a Status) is an error.
 #define SKEIN_RETURN_IF_ERROR(expression)                     \
