@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of linear kernels and the choice among them. Feature checks stand here and in cpu.cc only.
+#include "kernels/linear/linear.h"
+
+#include "base/check.h"
+#include "kernels/cpu.h"
+#include "kernels/linear/linear_ref.h"
+#include "kernels/linear/linear_task.h"
+
+namespace skein::kernels {
+namespace {
+
+// Turns the owners into raw pointers and calls `function`.
+template <LinearFunction function>
+void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Activations& input, int row_begin,
+         int row_end, const LinearSink& sink, std::byte* scratch) {
+  SKEIN_DCHECK(panel_begin >= 0 && panel_end <= weights.panels());
+  SKEIN_DCHECK(row_begin >= 0 && row_end <= input.rows());
+  if (panel_begin >= panel_end || row_begin >= row_end) return;
+  LinearTask task;
+  task.panels = weights.panel(0);
+  task.panel_bytes = weights.panel_bytes();
+  task.format = weights.format();
+  task.cells = weights.cells().count();
+  task.panel_begin = panel_begin;
+  task.panel_end = panel_end;
+  task.row_begin = row_begin;
+  task.row_end = row_end;
+  task.values = reinterpret_cast<const std::byte*>(input.q(0));
+  task.value_stride = input.value_stride_bytes();
+  if (input.arithmetic() == Arithmetic::kInt8G32) {
+    task.scales = input.scale(0);
+    task.scaled_sums = input.scaled_sum(0);
+    task.sums = input.sum(0);
+    task.scale_stride = input.rows() > 1 ? input.scale(1) - input.scale(0) : 0;
+  }
+  task.take = sink.take;
+  task.context = sink.context;
+  task.scratch = scratch;
+  function(task);
+}
+
+std::size_t ScratchBytes(const Cells&) { return 0; }
+
+struct Entry {
+  std::string_view name;
+  KernelPath path;
+  WeightFormat format;
+  Arithmetic arithmetic;
+  decltype(LinearKernel::run) run;
+};
+
+using enum WeightFormat;
+using enum Arithmetic;
+using enum KernelPath;
+
+constexpr Entry kKernels[] = {
+    {"ref/int8g32/w4", kRef, kW4, kInt8G32, Run<LinearRefInt8G32>},
+    {"ref/int8g32/w4min", kRef, kW4Min, kInt8G32, Run<LinearRefInt8G32>},
+    {"ref/int8g32/w8", kRef, kW8, kInt8G32, Run<LinearRefInt8G32>},
+    {"ref/bf16t/w4", kRef, kW4, kBf16T, Run<LinearRefBf16T>},
+    {"ref/bf16t/w4min", kRef, kW4Min, kBf16T, Run<LinearRefBf16T>},
+    {"ref/bf16t/w8", kRef, kW8, kBf16T, Run<LinearRefBf16T>},
+    {"ref/bf16t/bf16", kRef, kBf16, kBf16T, Run<LinearRefBf16T>},
+    {"ref/bf16p/w4", kRef, kW4, kBf16P, Run<LinearRefBf16P>},
+    {"ref/bf16p/w4min", kRef, kW4Min, kBf16P, Run<LinearRefBf16P>},
+    {"ref/bf16p/w8", kRef, kW8, kBf16P, Run<LinearRefBf16P>},
+    {"ref/bf16p/bf16", kRef, kBf16, kBf16P, Run<LinearRefBf16P>},
+    {"ref/exact/w4", kRef, kW4, kExact, Run<LinearRefExact>},
+    {"ref/exact/w4min", kRef, kW4Min, kExact, Run<LinearRefExact>},
+    {"ref/exact/w8", kRef, kW8, kExact, Run<LinearRefExact>},
+    {"ref/exact/bf16", kRef, kBf16, kExact, Run<LinearRefExact>},
+    {"ref/exact/f32", kRef, kF32, kExact, Run<LinearRefExact>},
+};
+
+}  // namespace
+
+LinearKernel SelectLinear(KernelPath path, WeightFormat format, Arithmetic arithmetic) {
+  SKEIN_CHECK(HasArithmetic(format, arithmetic));
+  const Entry* best = nullptr;
+  for (const Entry& entry : kKernels) {
+    if (entry.path > path || entry.format != format || entry.arithmetic != arithmetic) continue;
+    if (best == nullptr || entry.path > best->path) best = &entry;
+  }
+  SKEIN_CHECK(best != nullptr);
+  return {best->name, best->run, ScratchBytes};
+}
+
+}  // namespace skein::kernels
