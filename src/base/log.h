@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Logger writes one line per event to a descriptor: `skein: text`, or a JSON object. The program makes one and hands it
+// to whoever has something to say; there is no global logger, and prompts are never logged.
+//
+// Thread rule: Write may be called by several threads; a line is one write.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace skein {
+
+enum class LogLevel { kError, kWarning, kInfo, kDebug };
+
+std::string_view NameOf(LogLevel level);  // "error", "warning", "info", "debug"
+std::optional<LogLevel> LogLevelFromName(std::string_view name);
+
+class Logger {
+ public:
+  Logger(int descriptor, LogLevel level, bool json) : descriptor_(descriptor), level_(level), json_(json) {}
+
+  bool Wants(LogLevel level) const { return level <= level_; }
+  void Write(LogLevel level, std::string_view text) const;
+
+ private:
+  int descriptor_;
+  LogLevel level_;
+  bool json_;
+};
+
+}  // namespace skein
