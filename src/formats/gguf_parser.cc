@@ -79,6 +79,7 @@ class Parser {
   Status ReadHeader();
   Status ReadMetadata();
   Status ReadKey(std::uint64_t index, std::string* key);
+  std::string Behind(std::uint64_t index) const;
   Status ReadValue(const std::string& key, std::uint32_t type, GgufValue* value);
   Status ReadScalar(const std::string& key, GgufValue* value);
   Status ReadString(const std::string& key, std::string* text);
@@ -159,7 +160,7 @@ Status Parser::ReadMetadata() {
 
 Status Parser::ReadKey(std::uint64_t index, std::string* key) {
   std::uint64_t length = 0;
-  const std::string what = fmt::format("metadata key {} of {}", index + 1, metadata_count_);
+  const std::string what = fmt::format("metadata key {} of {}{}", index + 1, metadata_count_, Behind(index));
   if (!reader_.Take(&length)) return Cut(what, "metadata");
   if (length == 0) return InvalidFile(what + " is empty", "metadata");
   if (length > kKeyBytesMax) {
@@ -171,12 +172,19 @@ Status Parser::ReadKey(std::uint64_t index, std::string* key) {
 
 Status Parser::ReadValue(const std::string& key, std::uint32_t type, GgufValue* value) {
   if (type >= kTypeBytes.size()) {
-    return InvalidFile(fmt::format("the metadata key {} has the unknown type {}", Shown(key), type), Shown(key));
+    return InvalidFile(
+        fmt::format("the metadata key {}{} has the unknown type {}", Shown(key), Behind(metadata.size() - 1), type),
+        Shown(key));
   }
   value->type = static_cast<GgufType>(type);
   if (value->type == GgufType::kString) return ReadString(key, &value->value.emplace<std::string>());
   if (value->type == GgufType::kArray) return ReadArray(key, &value->value.emplace<GgufArray>());
   return ReadScalar(key, value);
+}
+
+// A key that makes no sense is most often the fault of the value before it, whose length was wrong.
+std::string Parser::Behind(std::uint64_t index) const {
+  return index == 0 ? "" : fmt::format(" (behind {})", Shown(metadata[index - 1].first));
 }
 
 Status Parser::ReadScalar(const std::string& key, GgufValue* value) {
