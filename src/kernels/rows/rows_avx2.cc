@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The row kernels on AVX2 (rows_impl.h).
+#include "kernels/rows/rows_impl.h"
+#include "kernels/rows/rows_paths.h"
+
+namespace skein::kernels {
+
+const RowKernels& RowsAvx2() { return kRowKernels; }
+
+}  // namespace skein::kernels

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Row kernels: every path against ref, bit for bit, and ref against double precision.
+#include "kernels/rows/rows.h"
+
+#include <gtest/gtest.h>
+#include <xmmintrin.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace skein::kernels {
+namespace {
+
+const int kSizes[] = {1, 2, 12, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 100, 576, 577, 1536};
+
+class Rows : public testing::Test {
+ protected:
+  void SetUp() override { _mm_setcsr(_mm_getcsr() | 0x8040); }
+
+  std::vector<float> Random(int n, float deviation = 1.0f) {
+    std::normal_distribution<float> normal(0.0f, deviation);
+    std::vector<float> x(static_cast<std::size_t>(n));
+    for (float& v : x) v = normal(random_);
+    return x;
+  }
+  static std::vector<KernelPath> FastPaths() {
+    std::vector<KernelPath> paths = AvailablePaths();
+    std::erase(paths, KernelPath::kRef);
+    return paths;
+  }
+  static bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  }
+
+  std::mt19937 random_{7};
+  const RowKernels& ref_ = SelectRows(KernelPath::kRef);
+};
+
+// Otherwise a model's answer would depend on the processor that it runs on.
+TEST_F(Rows, PathsGiveTheSameBits) {
+  for (KernelPath path : FastPaths()) {
+    const RowKernels& fast = SelectRows(path);
+    for (int n : kSizes) {
+      SCOPED_TRACE(testing::Message() << NameOf(path) << " n " << n);
+      const std::vector<float> x = Random(n, 3.0f), w = Random(n);
+      std::vector<float> a(x.size()), b(x.size());
+      ref_.rms_norm(x.data(), w.data(), 1e-5f, n, a.data());
+      fast.rms_norm(x.data(), w.data(), 1e-5f, n, b.data());
+      EXPECT_TRUE(SameBits(a, b));
+      ref_.swiglu(x.data(), w.data(), n, a.data());
+      fast.swiglu(x.data(), w.data(), n, b.data());
+      EXPECT_TRUE(SameBits(a, b));
+      a = w, b = w;
+      ref_.add(x.data(), n, a.data());
+      fast.add(x.data(), n, b.data());
+      EXPECT_TRUE(SameBits(a, b));
+      const std::vector<float> c = Random(n), s = Random(n);
+      const int dimensions = n / 2 * 2;
+      a = x, b = x;
+      ref_.rope(a.data(), dimensions, c.data(), s.data());
+      fast.rope(b.data(), dimensions, c.data(), s.data());
+      EXPECT_TRUE(SameBits(a, b));
+      EXPECT_EQ(ref_.sum_exp(x.data(), 5.0f, n), fast.sum_exp(x.data(), 5.0f, n));
+      EXPECT_EQ(ref_.max(x.data(), n), fast.max(x.data(), n));
+      EXPECT_EQ(ref_.argmax(x.data(), n), fast.argmax(x.data(), n));
+    }
+  }
+}
+
+// Otherwise activations would reach the matrices in other places or rounded otherwise than the weights expect.
+TEST_F(Rows, PreparedActivationsAreTheSame) {
+  for (KernelPath path : FastPaths()) {
+    const RowKernels& fast = SelectRows(path);
+    for (Arithmetic arithmetic : {Arithmetic::kInt8G32, Arithmetic::kBf16T, Arithmetic::kBf16P, Arithmetic::kExact}) {
+      for (auto [k, slice] : {std::pair{576, 64}, {1536, 0}, {80, 40}, {72, 24}, {100, 0}, {33, 0}, {960, 80}}) {
+        SCOPED_TRACE(testing::Message() << NameOf(path) << " " << NameOf(arithmetic) << " k " << k << "/" << slice);
+        const Cells cells = MakeCells(k, slice);
+        std::vector<float> x = Random(k);
+        for (int i = 0; i < k && i < 20; ++i) x[static_cast<std::size_t>(i)] = i == 3 ? 1e-35f : 0.0f;
+        Activations a(arithmetic, cells, 2), b(arithmetic, cells, 2), c(arithmetic, cells, 2);
+        ref_.prepare(x.data(), 1, a);
+        fast.prepare(x.data(), 1, b);
+        const int middle = cells.count() / 2;
+        const int begin = cells.cells[static_cast<std::size_t>(middle)].begin;
+        fast.prepare_cells(x.data(), 1, 0, middle, c);
+        if (cells.cells[static_cast<std::size_t>(middle)].count > 0) {
+          fast.prepare_cells(x.data() + begin, 1, middle, cells.count(), c);
+        }
+        const bool int8 = arithmetic == Arithmetic::kInt8G32;
+        const std::size_t bytes = static_cast<std::size_t>(cells.stored_columns()) *
+                                  (int8 ? 1u : arithmetic == Arithmetic::kExact ? 4u : 2u);
+        EXPECT_EQ(std::memcmp(a.q(1), b.q(1), bytes), 0);
+        EXPECT_EQ(std::memcmp(a.q(1), c.q(1), bytes), 0);
+        for (int cell = 0; int8 && cell < cells.count(); ++cell) {
+          EXPECT_EQ(a.scale(1)[cell], b.scale(1)[cell]);
+          EXPECT_EQ(a.sum(1)[cell], b.sum(1)[cell]);
+          EXPECT_EQ(a.scaled_sum(1)[cell], b.scaled_sum(1)[cell]);
+        }
+      }
+    }
+  }
+}
+
+// Otherwise greedy decoding would pick a token that is not the likeliest, or another one on another processor.
+TEST_F(Rows, ArgMaxTakesTheLowestIndexAndNeverNaN) {
+  std::vector<KernelPath> paths = FastPaths();
+  paths.push_back(KernelPath::kRef);
+  for (KernelPath path : paths) {
+    const RowKernels& rows = SelectRows(path);
+    for (int n : {1, 5, 16, 70, 1000, 49152}) {
+      std::vector<float> x = Random(n);
+      const int first = n / 3, second = n - 1;
+      x[static_cast<std::size_t>(first)] = x[static_cast<std::size_t>(second)] = 50.0f;
+      if (first > 0) x[0] = NAN;
+      EXPECT_EQ(rows.argmax(x.data(), n), first);
+      EXPECT_EQ(rows.max(x.data(), n), 50.0f);
+      std::fill(x.begin(), x.end(), NAN);
+      EXPECT_EQ(rows.argmax(x.data(), n), 0);
+      std::fill(x.begin(), x.end(), -HUGE_VALF);
+      EXPECT_EQ(rows.argmax(x.data(), n), 0);
+    }
+  }
+}
+
+double UlpsOff(float got, double wanted) {
+  const float near = static_cast<float>(wanted);
+  const double ulp = std::ldexp(1.0, std::ilogb(near) - 23);
+  return std::fabs(static_cast<double>(got) - wanted) / ulp;
+}
+
+// Otherwise probabilities and log-probabilities would be off, or differ between scalar and vector code.
+TEST_F(Rows, ExpAndLogAreAccurate) {
+  double worst_exp = 0.0, worst_log = 0.0;
+  for (int i = 0; i <= 400000; ++i) {
+    const float x = -87.3f + 175.6f * static_cast<float>(i) / 400000.0f;
+    worst_exp = std::max(worst_exp, UlpsOff(ref_.exp(x), std::exp(static_cast<double>(x))));
+    const float y = std::bit_cast<float>(0x00800000u + static_cast<std::uint32_t>(i) * 5300u);
+    if (y != 1.0f) worst_log = std::max(worst_log, UlpsOff(ref_.log(y), std::log(static_cast<double>(y))));
+  }
+  EXPECT_LT(worst_exp, 2.0);
+  EXPECT_LT(worst_log, 2.0);
+  EXPECT_EQ(ref_.exp(0.0f), 1.0f);
+  EXPECT_EQ(ref_.exp(-HUGE_VALF), 0.0f);
+  EXPECT_EQ(ref_.exp(-1000.0f), 0.0f);
+  EXPECT_TRUE(std::isnan(ref_.exp(NAN)));
+  EXPECT_EQ(ref_.log(1.0f), 0.0f);
+  EXPECT_EQ(ref_.log(0.0f), -HUGE_VALF);
+  EXPECT_TRUE(std::isnan(ref_.log(-1.0f)));
+  for (KernelPath path : FastPaths()) {
+    const RowKernels& rows = SelectRows(path);
+    for (int i = 0; i < 20000; ++i) {
+      const float x = -100.0f + 0.01f * static_cast<float>(i);
+      const float wanted = ref_.exp(x);
+      ASSERT_EQ(rows.exp(x), wanted) << x;
+      ASSERT_EQ(rows.sum_exp(&x, 0.0f, 1), wanted) << x;
+      ASSERT_EQ(rows.log(wanted), ref_.log(wanted)) << x;
+    }
+  }
+}
+
+// Otherwise positions far into a long context would be rotated wrongly.
+TEST_F(Rows, RopeAnglesAreAccurateFarOut) {
+  std::vector<double> frequencies;
+  for (int i = 0; i < 32; ++i) frequencies.push_back(std::pow(100000.0, -i / 32.0));
+  std::vector<float> c(32), s(32);
+  for (int position : {0, 1, 2, 7, 100, 511, 2048, 131071, 999999}) {
+    RopeAngles(position, frequencies.data(), 32, 1.25, c.data(), s.data());
+    for (std::size_t i = 0; i < 32; ++i) {
+      const double angle = position * frequencies[i];
+      EXPECT_NEAR(c[i], 1.25 * std::cos(angle), 1e-7) << position;
+      EXPECT_NEAR(s[i], 1.25 * std::sin(angle), 1e-7) << position;
+    }
+  }
+}
+
+// Otherwise the norm would scale layers wrongly.
+TEST_F(Rows, NormMatchesDoublePrecision) {
+  for (int n : kSizes) {
+    const std::vector<float> x = Random(n), w = Random(n);
+    std::vector<float> y(x.size());
+    ref_.rms_norm(x.data(), w.data(), 1e-5f, n, y.data());
+    double squares = 0.0;
+    for (float v : x) squares += static_cast<double>(v) * v;
+    const double factor = 1.0 / std::sqrt(squares / n + 1e-5f);
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const double wanted = x[i] * factor * w[i];
+      EXPECT_NEAR(y[i], wanted, 1e-6 * std::fabs(wanted) + 1e-12);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::kernels
