@@ -162,11 +162,11 @@ class Reader {
       if (type < 0 || type > kByte) {
         return InvalidFile(fmt::format("{}: token {} has type {}, expected 0 to 6", kTypesKey, id, type), kTypesKey);
       }
-      if ((type == kControl || type == kUserDefined) && !piece.empty()) {
+      if ((type == kUnknown || type == kControl || type == kUserDefined) && !piece.empty()) {
         AddedToken token;
         token.id = id;
         token.content = piece;
-        token.special = type == kControl;
+        token.special = type != kUserDefined;
         data_.added.push_back(std::move(token));
       }
       if (type == kByte && data_.kind == TokenizerKind::kSentencePiece) {

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Detokenizer turns the tokens of one sequence into text as they come. What it gives out never ends inside a
+// character: bytes that may still become one wait for the next token. All pieces together are exactly what
+// Tokenizer::Decode gives for all ids. One per sequence, owned by one thread; the tokenizer outlives it.
+#pragma once
+
+#include <string>
+
+#include "text/tokenizer.h"
+
+namespace skein::text {
+
+class Detokenizer {
+ public:
+  explicit Detokenizer(const Tokenizer& tokenizer, bool skip_special = true)
+      : tokenizer_(&tokenizer), skip_special_(skip_special), drop_space_(tokenizer.drops_first_space()) {}
+
+  // The text that is certain now; often empty for tokens that are parts of characters.
+  std::string Push(TokenId id);
+
+  // What waits can no longer become a character: it is given out as U+FFFD.
+  std::string Finish();
+
+ private:
+  const Tokenizer* tokenizer_;
+  bool skip_special_;
+  bool drop_space_;      // the next byte is the first, and is left out when it is a space
+  std::string waiting_;  // at most three bytes: the beginning of a character
+};
+
+}  // namespace skein::text
