@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "kernels/attention/attention_paths.h"
+#include "kernels/cpu.h"
 
 namespace skein::kernels {
 namespace {
@@ -58,8 +59,18 @@ bool HasKvType(Arithmetic arithmetic, KvType type) {
 
 AttentionKernel SelectAttention(KernelPath path, Arithmetic arithmetic, KvType type) {
   SKEIN_CHECK(HasKvType(arithmetic, type));
-  static_cast<void>(path);  // the other paths are not written yet
+#if defined(__x86_64__)
+  if (path == KernelPath::kRef) return AttentionRef(arithmetic);
+  if (arithmetic == Arithmetic::kBf16T) {
+    return path == KernelPath::kAmx ? AttentionAmx() : AttentionRef(arithmetic);
+  }
+  if (path == KernelPath::kAvx2) return AttentionAvx2(arithmetic);
+  if (arithmetic != Arithmetic::kExact && Cpu().avx512_bf16) return AttentionAvx512Bf16();
+  return AttentionAvx512(arithmetic);
+#else
+  static_cast<void>(path);
   return AttentionRef(arithmetic);
+#endif
 }
 
 }  // namespace skein::kernels

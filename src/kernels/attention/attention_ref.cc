@@ -143,7 +143,8 @@ struct RowFold {
     maximum = higher;
   }
   void Finish(int head_dim, float* out) const {
-    for (int dim = 0; dim < head_dim; ++dim) out[dim] = out[dim] / sum;
+    const float reciprocal = 1.0f / sum;
+    for (int dim = 0; dim < head_dim; ++dim) out[dim] = out[dim] * reciprocal;
   }
 };
 
