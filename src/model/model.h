@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Model is a model's weights in memory, packed for the kernels that were chosen for this machine. Loaded once, immutable
+// afterwards, shared by any number of decoders.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/status.h"
+#include "formats/model_file.h"
+#include "kernels/arithmetic.h"
+#include "kernels/attention/attention.h"
+#include "kernels/threads/thread_pool.h"
+#include "model/memory.h"
+#include "model/packer.h"
+#include "model/weights.h"
+
+namespace skein::model {
+
+struct Architecture;
+
+struct LoadOptions {
+  std::optional<kernels::Arithmetic> arithmetic;  // absent: auto
+  std::optional<kernels::KernelPath> path;        // absent: the best of this machine
+  LoadProgress progress;                          // may be empty
+  std::uint64_t memory_limit = 0;                 // bytes that may be taken; 0: what AvailableMemory says
+  std::uint64_t other_bytes = 0;                  // that the caller will take besides (KV cache, decoder scratch)
+};
+
+class Model {
+ public:
+  // Errors: kInvalidArgument (an arithmetic or a path that cannot be had), kLimit (memory, before anything is read),
+  // kInvalidFile (the architecture is not known; the file became shorter).
+  static Result<std::unique_ptr<Model>> Load(const formats::ModelFile& file, const LoadOptions& options,
+                                             kernels::ThreadPool& pool);
+
+  const formats::ModelConfig& config() const { return config_; }
+  const Architecture& architecture() const { return *architecture_; }
+  kernels::Arithmetic arithmetic() const { return arithmetic_; }
+  kernels::KernelPath path() const { return path_; }
+  const ModelWeights& weights() const { return weights_; }
+  std::uint64_t packed_bytes() const { return packed_bytes_; }
+
+ private:
+  formats::ModelConfig config_;
+  const Architecture* architecture_ = nullptr;
+  kernels::Arithmetic arithmetic_ = kernels::Arithmetic::kExact;
+  kernels::KernelPath path_ = kernels::KernelPath::kRef;
+  ModelWeights weights_;
+  std::uint64_t packed_bytes_ = 0;
+};
+
+// What will be needed in memory, from headers alone. Used by the check before loading and by `skein inspect`.
+struct MemoryQuestion {
+  LoadOptions options;
+  std::optional<kernels::KvType> kv_type;  // absent: the arithmetic's default
+  std::uint32_t frames = 0;                // of the KV store
+  int threads = 1;
+  int step_tokens = 512;   // Decoder::Limits
+  int step_outputs = 64;
+};
+struct MemoryAnswer {
+  MemoryNeed need;
+  kernels::Arithmetic arithmetic = kernels::Arithmetic::kExact;  // that would be chosen
+  kernels::KvType kv_type = kernels::KvType::kF32;
+  std::uint64_t block_bytes = 0;  // of one frame place over all layers and heads
+};
+Result<MemoryAnswer> EstimateMemory(const formats::ModelFile& file, const MemoryQuestion& question);
+
+}  // namespace skein::model

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packer carries a WeightPlan out: reads tensors with pread in pieces of a few hundred rows and packs them, panel by
+// panel, on all workers of a pool. Besides the packed weights it holds one piece per worker.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "base/status.h"
+#include "formats/model_file.h"
+#include "kernels/threads/thread_pool.h"
+#include "model/weight_plan.h"
+
+namespace skein::model {
+
+// Bytes read so far and in all; called by the thread that loads.
+using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+// Allocates, reads and packs everything in the plan into the places that it names. `path` chooses kernels. Errors: kLimit
+// (memory), kInvalidFile (a file that has become shorter).
+Status PackWeights(const formats::ModelFile& file, const WeightPlan& plan, kernels::KernelPath path,
+                   const LoadProgress& progress, kernels::ThreadPool& pool);
+
+// Bytes that the pieces of `threads` workers take at most.
+std::uint64_t PackerScratchBytes(const WeightPlan& plan, int threads);
+
+}  // namespace skein::model
