@@ -19,7 +19,7 @@ namespace skein::formats {
 class ByteReader {
  public:
   ByteReader(int descriptor, std::uint64_t size)
-      : descriptor_(descriptor), size_(size), buffer_(std::make_unique<std::byte[]>(kBufferBytes)) {}
+      : descriptor_(descriptor), size_(size), buffer_(std::make_unique_for_overwrite<std::byte[]>(kBufferBytes)) {}
 
   std::uint64_t position() const { return position_; }
   std::uint64_t remaining() const { return size_ - position_; }
