@@ -22,7 +22,7 @@ struct SamplingParameters {
   float frequency_penalty = 0.0f;    // per occurrence among generated tokens
   float presence_penalty = 0.0f;     // once for any occurrence among generated tokens
   std::uint64_t seed = 0;
-  std::vector<std::pair<TokenId, float>> bias;  // added to logits
+  std::vector<std::pair<TokenId, float>> bias = {};  // added to logits
   friend bool operator==(const SamplingParameters&, const SamplingParameters&) = default;
 };
 

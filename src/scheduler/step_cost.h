@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// step_cost: the one formula that predicts how long a step takes. Deadline policies, the simulated executor, the
+// engine's self-check and the planner use it.
+//
+//   time = step + max(weights, token * tokens) + output * outputs + row * rows + key * keys + pair * pairs
+//
+// Weights are streamed from memory once for each step, however many tokens share them, or the arithmetic of the tokens
+// takes longer than that. `keys` counts cached positions that are read, once for each row (memory of attention);
+// `pairs` counts (token, key) pairs (its arithmetic).
+#pragma once
+
+#include <cstdint>
+
+#include "scheduler/step_plan.h"
+
+namespace skein::scheduler {
+
+// What of a step costs time.
+struct StepShape {
+  std::int64_t tokens = 0;
+  std::int64_t rows = 0;
+  std::int64_t outputs = 0;  // positions that need logits
+  std::int64_t keys = 0;
+  std::int64_t pairs = 0;
+  friend bool operator==(const StepShape&, const StepShape&) = default;
+};
+
+StepShape ShapeOf(const StepPlan& plan);
+
+// Coefficients in nanoseconds. The defaults are those of a small model (135M weights) on a few cores; measured ones
+// replace them.
+struct StepCost {
+  double step_ns = 50e3;
+  double weights_ns = 3e6;
+  double token_ns = 200e3;
+  double output_ns = 500e3;
+  double row_ns = 5e3;
+  double key_ns = 100;
+  double pair_ns = 50;
+
+  double Predict(const StepShape& shape) const;
+};
+
+}  // namespace skein::scheduler
