@@ -17,57 +17,59 @@
 #include "base/ids.h"
 #include "base/status.h"
 #include "scheduler/sampling.h"
+#include "scheduler/sequence_state.h"
 #include "scheduler/step_plan.h"
 
 namespace skein::engine {
 
-enum class PromptOutput : std::uint8_t { kNone, kScores, kLogits };  // of every position of the prompt
+using scheduler::FinishReason;
+using scheduler::PromptOutput;
 
 // Submit{request, epoch, tokens so far, sampler counters}: a request is wholly described by this, also in the middle of
 // an answer (tokens already generated are at the end of `tokens`, prompt_tokens says where they begin).
 struct RequestSpec {
-  RequestId request;
+  RequestId request = {};
   std::uint32_t epoch = 0;  // counts submissions of this request; events of an older one are ignored
-  std::vector<TokenId> tokens;
+  std::vector<TokenId> tokens = {};
   std::int32_t prompt_tokens = 0;
-  std::int32_t max_tokens = 0;  // to generate; 0: only the prompt is computed
+  std::int32_t max_tokens = 0;  // to generate, those already in `tokens` included; 0: only the prompt is computed
   std::int32_t min_tokens = 0;  // stop tokens are not sampled before
   std::int32_t choice = 0;
-  scheduler::SamplingParameters sampling;
-  std::vector<TokenId> stop_tokens;  // end-of-answer tokens; the one sampled is reported, and it is not part of the text
+  scheduler::SamplingParameters sampling = {};
+  std::vector<TokenId> stop_tokens = {};  // end-of-answer tokens; the one sampled is reported, and it is not part of the text
   bool ignore_stop_tokens = false;
   std::int32_t top_logprobs = 0;
+  bool logprobs = false;  // tokens come with their log-probability (implied by top_logprobs > 0); else it is 0
   PromptOutput prompt_output = PromptOutput::kNone;
   std::int32_t priority = 0;           // higher first
   std::int64_t deadline_ns = 0;        // on the engine's clock; 0: none
-  std::string tenant;                  // salt of the prefix index, fair share
+  std::string tenant = {};                  // salt of the prefix index, fair share
   friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
 };
 
-enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
-
 // One event of a request, in order of `index`.
 struct TokenEvent {
-  RequestId request;
+  RequestId request = {};
   std::uint32_t epoch = 0;
   std::int32_t index = 0;                        // of the generated token
-  scheduler::ScoredToken token;
+  scheduler::ScoredToken token = {};
   friend bool operator==(const TokenEvent&, const TokenEvent&) = default;
 };
-// Scores or logits of consecutive prompt positions from `first_position`.
+// What was computed at consecutive prompt positions from `first_position`: the score at position p is that of the
+// prompt's token at p + 1 given those up to p (the last position has none); logits are fp32 [positions, vocabulary].
 struct PromptEvent {
-  RequestId request;
+  RequestId request = {};
   std::uint32_t epoch = 0;
   std::int32_t first_position = 0;
-  std::vector<scheduler::ScoredToken> scores;
-  std::vector<float> logits;
+  std::vector<scheduler::ScoredToken> scores = {};
+  std::vector<float> logits = {};
   friend bool operator==(const PromptEvent&, const PromptEvent&) = default;
 };
 struct FinishedEvent {
-  RequestId request;
+  RequestId request = {};
   std::uint32_t epoch = 0;
   FinishReason reason = FinishReason::kNone;
-  std::string error;                    // with kError
+  std::string error = {};                    // with kError
   std::int32_t prompt_tokens = 0;
   std::int32_t cached_tokens = 0;
   std::int32_t generated_tokens = 0;
@@ -107,6 +109,8 @@ class EngineClient {
   virtual Status Submit(RequestSpec request, std::shared_ptr<TokenSink> sink) = 0;
   // The request ends with kCancelled, unless it has ended already.
   virtual void Cancel(RequestId request) = 0;
+  // A sink has room again. A hint: without it the engine looks by itself, every few milliseconds.
+  virtual void Wake() = 0;
   virtual EngineStats Stats() const = 0;
 };
 

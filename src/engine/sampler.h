@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Sampler turns one row of logits into a token. What applies, in this order: mask, bias, penalties, temperature, top-k,
+// top-p, min-p. Then the token is drawn by Gumbel noise: the kept token with the largest logit/temperature + noise, the
+// noise keyed by (seed, choice, position, token id), so the same tokens give the same continuation whatever else is in
+// the batch, and a sharded vocabulary draws the same token. Log-probabilities are of the raw logits.
+//
+// SamplerState is what a rank keeps of a sequence from its SequenceStart to its release.
+//
+// Thread rule: a Sampler has scratch and belongs to one worker; a SamplerState belongs to one sequence. Different
+// workers may sample different sequences at once. Nothing is allocated but ScoredToken::top once scratch has grown.
+//
+// Bits: everything goes through RowKernels or plain IEEE operations in a fixed order; sums of probabilities that decide
+// what top-p keeps are exact integers. So the token depends neither on the C library nor on the kernel path.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "kernels/rows/rows.h"
+#include "scheduler/sampling.h"
+#include "scheduler/step_plan.h"
+
+namespace skein::engine {
+
+class SamplerState {
+ public:
+  SamplerState() = default;
+  explicit SamplerState(const scheduler::SequenceStart& start);
+
+  // Counts a token that was generated, for penalties. The caller does this after each token sampled.
+  void Accept(TokenId token);
+
+  const scheduler::SamplingParameters& parameters() const { return parameters_; }
+
+ private:
+  friend class Sampler;
+  struct Seen {
+    std::int32_t generated = 0;  // how often; 0: only in the prompt
+  };
+  bool penalised_ = false;
+  scheduler::SamplingParameters parameters_;
+  std::int32_t choice_ = 0;
+  std::int32_t prompt_tokens_ = 0;
+  std::int32_t min_tokens_ = 0;
+  std::vector<TokenId> stop_tokens_;
+  std::unordered_map<TokenId, Seen> seen_;
+};
+
+// What is wanted of one sampled row.
+struct SampleWish {
+  std::int32_t position = 0;                  // of the token to be sampled: the row's last position + 1
+  std::int32_t top = 0;
+  bool logprob = false;                       // implied by top > 0
+  std::span<const std::uint64_t> allowed = {};  // grammar mask; empty: all
+};
+
+class Sampler {
+ public:
+  Sampler(const kernels::RowKernels& rows, std::int32_t vocabulary);
+
+  // The next token. Requires: logits.size() == vocabulary. NaN counts as -infinity; when nothing is allowed the result
+  // is the lowest id that the mask allows, or 0.
+  scheduler::ScoredToken Sample(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
+  // The raw log-probability of `target`, with the `top` likeliest tokens.
+  scheduler::ScoredToken Score(std::span<const float> logits, TokenId target, std::int32_t top);
+
+ private:
+  struct Candidate {
+    float z;          // (logit - largest) / temperature, so at most 0
+    TokenId token;
+  };
+  // log(sum exp(logits)) in two parts, so that logprob = (logit - max) - log_sum.
+  struct Normaliser {
+    float max, log_sum;
+  };
+  static bool Better(const Candidate& a, const Candidate& b) {
+    return a.z > b.z || (a.z == b.z && a.token < b.token);
+  }
+
+  std::span<const float> WithoutNan(std::span<const float> logits, std::vector<float>& scratch) const;
+  Normaliser Normalise(std::span<const float> logits) const;
+  void AddLogprobs(std::span<const float> logits, std::int32_t top, bool logprob, scheduler::ScoredToken& scored);
+  bool Adjusts(const SamplerState& state, const SampleWish& wish) const;
+  void Adjust(const SamplerState& state, const SampleWish& wish, std::span<float> logits) const;
+  TokenId Draw(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
+  TokenId DrawFromAll(std::span<const float> z, const SamplerState& state, std::int32_t position) const;
+  TokenId DrawFromCandidates(const SamplerState& state, std::int32_t position) const;
+  void KeepBest(std::span<const float> values, std::size_t count);
+  void KeepTopP(std::span<const float> z, bool all, float top_p);
+  std::uint64_t Mass(float z) const;
+  float ExponentialNoise(std::uint32_t random) const;
+
+  const kernels::RowKernels& rows_;
+  std::int32_t vocabulary_;
+  std::vector<float> clean_;     // logits without NaN, when there are some
+  std::vector<float> adjusted_;  // logits on their way
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace skein::engine

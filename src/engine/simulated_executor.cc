@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A step without arithmetic: the rules of plans are checked, hashes stand for hidden states.
+#include "engine/simulated_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace skein::engine {
+namespace {
+
+using scheduler::Output;
+using scheduler::PlanRow;
+using scheduler::ScoredToken;
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+std::uint64_t Mix(std::uint64_t value) {
+  value += 0x9E3779B97F4A7C15;
+  value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+  value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+  return value ^ (value >> 31);
+}
+
+std::uint64_t Extend(std::uint64_t hash, TokenId token) {
+  return Mix(hash ^ (static_cast<std::uint64_t>(static_cast<std::uint32_t>(token)) + 1));
+}
+
+// A stand-in for the log-probability or logit of a token, in (-8, 0].
+float Score(std::uint64_t hash, TokenId token) {
+  return -static_cast<float>(Extend(~hash, token) >> 40) * (8.0f / (1 << 24));
+}
+
+TokenId TokenOf(std::uint64_t hash, std::uint64_t seed, std::int32_t choice, std::int32_t vocabulary) {
+  const std::uint64_t draw = Mix(Mix(hash ^ seed) + static_cast<std::uint32_t>(choice));
+  return static_cast<TokenId>(draw % static_cast<std::uint64_t>(vocabulary));
+}
+
+}  // namespace
+
+SimulatedExecutor::SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock)
+    : limits_(limits), cost_(cost), clock_(clock), block_owner_(limits.blocks, 0) {}
+
+void SimulatedExecutor::FailStep(StepId step, std::string error) { failures_[step.value] = std::move(error); }
+
+TokenId SimulatedExecutor::NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed, std::int32_t choice) const {
+  std::uint64_t hash = 0;
+  for (const TokenId token : tokens) hash = Extend(hash, token);
+  return TokenOf(hash, seed, choice, limits_.vocabulary);
+}
+
+void SimulatedExecutor::Submit(const scheduler::StepPlan& plan) {
+  SKEIN_CHECK(results_.size() < static_cast<std::size_t>(limits_.plans_in_flight));
+  scheduler::StepResult& result = results_.emplace_back();
+  result.step = plan.step;
+  result.compute_ns = static_cast<std::uint64_t>(cost_.Predict(scheduler::ShapeOf(plan)));
+  if (const auto failure = failures_.find(plan.step.value); failure != failures_.end()) {
+    result.error = failure->second;
+    return;
+  }
+  result.error = Apply(plan);
+  if (result.error.empty()) result.error = Compute(plan, result);
+  if (!result.error.empty()) result.rows.clear();
+}
+
+scheduler::StepResult SimulatedExecutor::Wait() {
+  SKEIN_CHECK(!results_.empty());
+  scheduler::StepResult result = std::move(results_.front());
+  results_.pop_front();
+  if (clock_ != nullptr) clock_->Advance(static_cast<std::int64_t>(result.compute_ns));
+  return result;
+}
+
+void SimulatedExecutor::Forget(SequenceId sequence) {
+  const auto found = sequences_.find(sequence.value);
+  if (found == sequences_.end()) return;
+  for (const BlockId block : found->second.blocks) block_owner_[block.value] = 0;
+  sequences_.erase(found);
+}
+
+std::string SimulatedExecutor::Apply(const scheduler::StepPlan& plan) {
+  for (const SequenceId sequence : plan.releases) Forget(sequence);
+  for (const scheduler::SequenceStart& start : plan.starts) {
+    const auto [place, is_new] = sequences_.try_emplace(start.sequence.value);
+    if (!is_new) return fmt::format("sequence {} starts twice", start.sequence.value);
+    place->second.start = start;
+    place->second.hashes.push_back(0);
+  }
+  for (const scheduler::BlockTableChange& change : plan.changes) {
+    if (std::string error = ChangeTable(change); !error.empty()) return error;
+  }
+  return "";
+}
+
+std::string SimulatedExecutor::ChangeTable(const scheduler::BlockTableChange& change) {
+  const auto found = sequences_.find(change.sequence.value);
+  if (found == sequences_.end()) return fmt::format("blocks for an unknown sequence {}", change.sequence.value);
+  std::vector<BlockId>& blocks = found->second.blocks;
+  if (change.keep > blocks.size()) return fmt::format("sequence {} keeps blocks it lacks", change.sequence.value);
+  for (std::size_t i = change.keep; i < blocks.size(); ++i) block_owner_[blocks[i].value] = 0;
+  blocks.resize(change.keep);
+  for (const scheduler::BlockRun& run : change.append) {
+    if (std::uint64_t{run.first.value} + run.count > limits_.blocks) return "a block outside the pool";
+    for (std::uint32_t i = 0; i < run.count; ++i) {
+      const BlockId block{run.first.value + i};
+      if (block_owner_[block.value] != 0) return fmt::format("block {} is held twice", block.value);
+      block_owner_[block.value] = change.sequence.value + 1;
+      blocks.push_back(block);
+    }
+  }
+  return "";
+}
+
+std::string SimulatedExecutor::Compute(const scheduler::StepPlan& plan, scheduler::StepResult& result) {
+  const scheduler::StepShape shape = scheduler::ShapeOf(plan);
+  if (shape.tokens > limits_.step_tokens) return fmt::format("a plan of {} tokens", shape.tokens);
+  if (shape.outputs > limits_.step_outputs) return fmt::format("a plan of {} outputs", shape.outputs);
+  for (std::size_t r = 0; r < plan.rows.size(); ++r) {
+    const PlanRow& row = plan.rows[r];
+    const auto found = sequences_.find(row.sequence.value);
+    if (found == sequences_.end()) return fmt::format("a row of an unknown sequence {}", row.sequence.value);
+    Sequence& sequence = found->second;
+    const std::size_t first = static_cast<std::size_t>(row.first_position);
+    const std::size_t end = first + row.tokens.size();
+    if (row.tokens.empty()) return fmt::format("a row without tokens of sequence {}", row.sequence.value);
+    if (first >= sequence.hashes.size()) return fmt::format("a gap in sequence {}", row.sequence.value);
+    if (end > sequence.blocks.size() * static_cast<std::size_t>(limits_.block_tokens)) {
+      return fmt::format("sequence {} lacks blocks", row.sequence.value);
+    }
+    if (end > static_cast<std::size_t>(limits_.context)) return "a position outside the context";
+    sequence.hashes.resize(first + 1);
+    scheduler::RowResult row_result;
+    row_result.row = static_cast<std::int32_t>(r);
+    for (std::size_t i = 0; i < row.tokens.size(); ++i) {
+      const std::uint64_t hash = Extend(sequence.hashes.back(), row.tokens[i].literal);
+      sequence.hashes.push_back(hash);
+      if (row.output == Output::kScore) row_result.scored.push_back(Scored(hash, row.targets[i], row.top));
+      if (row.output == Output::kLogits) {
+        for (TokenId token = 0; token < limits_.vocabulary; ++token) row_result.logits.push_back(Score(hash, token));
+      }
+    }
+    if (row.output == Output::kSample) row_result.scored.push_back(Sampled(sequence, sequence.hashes.back(), row));
+    if (row.output != Output::kNone) result.rows.push_back(std::move(row_result));
+  }
+  return "";
+}
+
+ScoredToken SimulatedExecutor::Sampled(const Sequence& sequence, std::uint64_t hash, const PlanRow& row) const {
+  const scheduler::SequenceStart& start = sequence.start;
+  ScoredToken scored;
+  scored.token = TokenOf(hash, start.sampling.seed, start.choice, limits_.vocabulary);
+  const std::int32_t generated = row.first_position + static_cast<std::int32_t>(row.tokens.size()) - start.prompt_tokens;
+  if (generated < start.min_tokens && limits_.vocabulary > static_cast<std::int32_t>(start.stop_tokens.size())) {
+    while (std::find(start.stop_tokens.begin(), start.stop_tokens.end(), scored.token) != start.stop_tokens.end()) {
+      scored.token = (scored.token + 1) % limits_.vocabulary;
+    }
+  }
+  if (row.logprob) scored.logprob = Score(hash, scored.token);
+  AddTop(hash, row.top, scored);
+  return scored;
+}
+
+ScoredToken SimulatedExecutor::Scored(std::uint64_t hash, TokenId target, std::int32_t top) const {
+  ScoredToken scored;
+  scored.token = target;
+  scored.logprob = Score(hash, target);
+  AddTop(hash, top, scored);
+  return scored;
+}
+
+void SimulatedExecutor::AddTop(std::uint64_t hash, std::int32_t top, ScoredToken& scored) const {
+  if (top == 0) return;
+  std::vector<scheduler::TokenLogprob> all;
+  for (TokenId token = 0; token < limits_.vocabulary; ++token) all.push_back({token, Score(hash, token)});
+  const auto end = all.begin() + std::min<std::ptrdiff_t>(top, static_cast<std::ptrdiff_t>(all.size()));
+  std::partial_sort(all.begin(), end, all.end(), [](const auto& a, const auto& b) {
+    return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
+  });
+  scored.top.assign(all.begin(), end);
+}
+
+}  // namespace skein::engine
