@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "formats/open_file.h"
 #include "formats/piece_index.h"
 
 namespace skein::formats {
@@ -53,7 +54,7 @@ Result<std::string> PreTokenizer(const Gguf& gguf) {
   std::string known;
   for (const auto& [file_name, own_name] : kPreTokenizers)
     known += (known.empty() ? "" : ", ") + std::string(file_name);
-  return InvalidFile(fmt::format("{} is \"{:.64}\"; known are {}", kPreKey, name, known), kPreKey);
+  return InvalidFile(fmt::format("{} is \"{}\"; known are {}", kPreKey, ShownPath(name), known), kPreKey);
 }
 
 // The value of a byte piece's name, <0x41>.
@@ -91,7 +92,7 @@ class Reader {
     } else if (model == "llama") {
       data_.kind = TokenizerKind::kSentencePiece;
     } else {
-      return InvalidFile(fmt::format("{} is \"{:.64}\"; known are gpt2 and llama", kModelKey, model), kModelKey);
+      return InvalidFile(fmt::format("{} is \"{}\"; known are gpt2 and llama", kModelKey, ShownPath(model)), kModelKey);
     }
     SKEIN_RETURN_IF_ERROR(ReadPieces());
     SKEIN_RETURN_IF_ERROR(CheckScores());
@@ -190,7 +191,7 @@ class Reader {
     for (std::size_t rank = 0; rank < merges->size(); ++rank) {
       const std::string_view line = (*merges)[rank];
       const auto wrong = [&](std::string_view what) {
-        return InvalidFile(fmt::format("{}: merge {} \"{:.64}\" {}", kMergesKey, rank, line, what), kMergesKey);
+        return InvalidFile(fmt::format("{}: merge {} \"{}\" {}", kMergesKey, rank, ShownPath(line), what), kMergesKey);
       };
       const std::size_t space = line.find(' ', 1);
       if (space == std::string_view::npos || space + 1 == line.size()) return wrong("is not two pieces");

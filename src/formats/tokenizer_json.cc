@@ -30,8 +30,13 @@ constexpr std::int64_t kHolesMax = 65536;
 
 std::string_view View(const json::string& text) { return {text.data(), text.size()}; }
 
+// One line, whatever the file's strings hold.
 Status Wrong(std::string_view part, std::string_view what) {
-  return InvalidFile(fmt::format("tokenizer.json: {} {}", part, what), std::string(part));
+  std::string message = fmt::format("tokenizer.json: {} {}", part, what);
+  for (char& letter : message) {
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F) letter = '?';
+  }
+  return InvalidFile(std::move(message), std::string(part));
 }
 
 // A value as an error shows it, cut to a decent length.

@@ -110,6 +110,10 @@ std::vector<Cut> AddedTokens::Split(std::string_view text, const TrustMap& trust
   std::size_t plain = 0;  // where the plain text begins that no cut has yet
   std::size_t place = 0;
   while (place < text.size()) {
+    if (first_[static_cast<unsigned char>(text[place])] == 0) {  // most bytes begin no token
+      ++place;
+      continue;
+    }
     const Match match = LongestAt(text, place);
     if (match.token < 0) {
       ++place;

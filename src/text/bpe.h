@@ -18,10 +18,19 @@ namespace skein::text {
 class Bpe {
  public:
   // Memory that calls reuse; one per thread or call.
-  struct Scratch {
-    std::vector<std::uint32_t> next, previous, rank;
-    std::vector<TokenId> ids, results;
-    std::vector<std::uint64_t> heap;
+  class Scratch {
+   private:
+    friend class Bpe;
+    // A symbol of a long word, with the pair that it makes with its right neighbour.
+    struct Symbol {
+      TokenId id = 0;
+      std::uint32_t next = 0;
+      std::uint32_t previous = 0;
+      std::uint32_t rank = 0;  // of the pair; kNoMerge also when the symbol was merged away
+      TokenId result = 0;      // of the pair
+    };
+    std::vector<Symbol> symbols;
+    std::vector<std::uint64_t> sorted, buffer, heap;  // pairs: rank in the upper half, place in the lower
   };
 
   explicit Bpe(std::span<const formats::Merge> merges);
@@ -49,6 +58,7 @@ class Bpe {
   std::size_t Home(std::uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15ULL) >> shift_; }
   Found Find(TokenId left, TokenId right) const;
 
+  static void SortByRank(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& buffer);
   void ApplyShort(std::span<const TokenId> symbols, std::vector<TokenId>& out) const;
   void ApplyLong(std::span<const TokenId> symbols, Scratch& scratch, std::vector<TokenId>& out) const;
 

@@ -269,7 +269,8 @@ void CodePoints::Assign(std::string_view text) {
   classes.reserve(text.size());
   offsets.reserve(text.size() + 1);
   for (std::size_t place = 0; place < text.size();) {
-    const Decoded found = DecodeUtf8(text, place);
+    const unsigned char byte = static_cast<unsigned char>(text[place]);
+    const Decoded found = byte < 0x80 ? Decoded{byte, 1, true, false} : DecodeUtf8(text, place);
     points.push_back(found.code_point);
     classes.push_back(ClassOf(found.code_point));
     offsets.push_back(static_cast<std::uint32_t>(place));

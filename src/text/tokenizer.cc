@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "text/detokenizer.h"
 #include "text/unicode.h"
 
 namespace skein::text {
@@ -85,6 +87,7 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::Create(const formats::TokenizerDat
 Tokenizer::Tokenizer(const formats::TokenizerData& data)
     : kind_(data.kind),
       special_(data.pieces.size()),
+      byte_piece_(data.byte_pieces.empty() ? 0 : data.pieces.size()),
       index_(data.pieces.size()),
       added_(data.added),
       bpe_(data.merges),
@@ -114,6 +117,7 @@ Tokenizer::Tokenizer(const formats::TokenizerData& data)
     byte_ids_[byte] = id;
     if (id < 0) continue;
     byte_of[static_cast<std::size_t>(id)] = static_cast<std::int16_t>(byte);
+    byte_piece_[static_cast<std::size_t>(id)] = true;
     apart[static_cast<std::size_t>(id)] = true;
   }
   offsets_.reserve(data.pieces.size() + 1);
@@ -142,7 +146,7 @@ Tokenizer::Tokenizer(const formats::TokenizerData& data)
       byte_ids_[byte] = FindBytes(std::string_view(&letter, 1));
     }
   }
-  std::stable_sort(added_.begin(), added_.end(), [](const auto& a, const auto& b) { return a.content < b.content; });
+  std::sort(added_.begin(), added_.end(), [](const auto& a, const auto& b) { return std::tie(a.content, a.id) < std::tie(b.content, b.id); });
 }
 
 class Tokenizer::Call {
@@ -315,13 +319,10 @@ std::vector<TokenId> Tokenizer::Encode(std::span<const TextPart> parts, bool add
 std::string_view Tokenizer::PieceBytes(TokenId id) const { return InVocabulary(id) ? BytesOf(id) : std::string_view(); }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
-  std::string bytes;
-  for (const TokenId id : ids) {
-    if (skip_special && IsSpecial(id)) continue;
-    bytes.append(PieceBytes(id));
-  }
-  if (space_prefix_ && bytes.starts_with(' ')) bytes.erase(0, 1);
-  return IsValidUtf8(bytes) ? bytes : RepairUtf8(bytes);
+  Detokenizer detokenizer(*this, skip_special);
+  std::string text;
+  for (const TokenId id : ids) detokenizer.Push(id, text);
+  return text + detokenizer.Finish();
 }
 
 std::optional<TokenId> Tokenizer::Find(std::string_view piece) const {

@@ -51,12 +51,17 @@ class Tokenizer {
 
   // The bytes that a token stands for; not always whole characters. Empty for ids outside of the vocabulary.
   std::string_view PieceBytes(TokenId id) const;
-  // Ids outside of the vocabulary count for nothing. Valid UTF-8, with U+FFFD for every maximal malformed part.
+  // What a Detokenizer gives for these ids. Ids outside of the vocabulary count for nothing.
   std::string Decode(std::span<const TokenId> ids, bool skip_special) const;
 
   // The id of a token as the model's files write it: "<|im_end|>", "Ġthe".
   std::optional<TokenId> Find(std::string_view piece) const;
   bool IsSpecial(TokenId id) const { return InVocabulary(id) && special_[static_cast<std::size_t>(id)]; }
+  bool has_byte_pieces() const { return !byte_piece_.empty(); }
+  // SentencePiece's <0x41>: a byte of a character that no piece covers.
+  bool IsBytePiece(TokenId id) const {
+    return id >= 0 && static_cast<std::size_t>(id) < byte_piece_.size() && byte_piece_[static_cast<std::size_t>(id)];
+  }
 
   std::int32_t vocabulary_size() const { return static_cast<std::int32_t>(special_.size()); }
   TokenId bos() const { return bos_; }  // -1: none
@@ -85,6 +90,7 @@ class Tokenizer {
   std::string bytes_;                    // of all pieces, one behind the other
   std::vector<std::size_t> offsets_;     // [vocabulary + 1]
   std::vector<bool> special_;            // [vocabulary]
+  std::vector<bool> byte_piece_;         // [vocabulary], or empty
   formats::PieceIndex index_;            // by bytes; without added tokens and byte pieces
   std::vector<formats::AddedToken> added_;  // sorted by content
   std::array<TokenId, 256> byte_ids_;    // byte-level: the piece of one byte; SentencePiece: its byte piece

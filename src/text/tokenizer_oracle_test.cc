@@ -76,7 +76,7 @@ std::string Shown(const std::vector<TokenId>& ids) {
   return text;
 }
 
-void RunFolder(const fs::path& folder, const std::string& model, const char* field, bool strict) {
+void RunFolder(const fs::path& folder, const std::string& model, const char* field) {
   Result<formats::TokenizerFile> file = formats::OpenTokenizer(model);
   ASSERT_TRUE(file.ok()) << model << ": " << file.status().message();
   Result<std::unique_ptr<Tokenizer>> made = Tokenizer::Create(file->data);
@@ -103,10 +103,8 @@ void RunFolder(const fs::path& folder, const std::string& model, const char* fie
   for (const json::object& line : ReadLines(folder / "decode.jsonl")) check_decode(line);
   std::cout << folder.filename().string() << " " << fs::path(model).filename().string() << ": encode " << encode.right << "/"
             << encode.all << ", decode " << decode.right << "/" << decode.all << "\n";
-  if (strict) {
-    EXPECT_EQ(encode.right, encode.all) << model;
-    EXPECT_EQ(decode.right, decode.all) << model;
-  }
+  EXPECT_EQ(encode.right, encode.all) << model;
+  EXPECT_EQ(decode.right, decode.all) << model;
 }
 
 class Oracle : public testing::TestWithParam<const char*> {};
@@ -115,9 +113,10 @@ TEST_P(Oracle, FolderAgreesWithTheReference) {
   // A model would see other tokens than it was trained on, and its answers would be quietly worse.
   const fs::path folder = OracleFolder() / GetParam();
   if (!fs::exists(folder / "cases.jsonl")) GTEST_SKIP() << "no oracle folder";
-  const bool strict = std::string_view(GetParam()).starts_with("bl-");
-  if (strict) RunFolder(folder, (folder / "tokenizer.json").string(), "ids", strict);
-  if (fs::exists(folder / "vocab.gguf")) RunFolder(folder, (folder / "vocab.gguf").string(), "ids_gguf", strict);
+  const bool byte_level = std::string_view(GetParam()).starts_with("bl-");
+  // The tokenizer.json of SentencePiece kinds is not read yet.
+  if (byte_level) RunFolder(folder, (folder / "tokenizer.json").string(), "ids");
+  if (fs::exists(folder / "vocab.gguf")) RunFolder(folder, (folder / "vocab.gguf").string(), "ids_gguf");
 }
 
 INSTANTIATE_TEST_SUITE_P(Folders, Oracle,
@@ -129,7 +128,7 @@ TEST(OracleModel, TheDefaultModelAgreesWithTheReference) {
   const char* model = std::getenv("SKEIN_TEST_MODEL");
   const fs::path folder = OracleFolder() / "smollm2";
   if (model == nullptr || !fs::exists(folder / "cases.jsonl")) GTEST_SKIP() << "SKEIN_TEST_MODEL or the oracle is not there";
-  RunFolder(folder, model, "ids", /*strict=*/true);
+  RunFolder(folder, model, "ids");
 }
 
 }  // namespace

@@ -109,7 +109,28 @@ void AppendDecomposed(char32_t c, std::vector<utf8proc_int32_t>& out) {
   out.insert(out.end(), buffer.begin(), buffer.begin() + count);
 }
 
-utf8proc_propval_t CombiningClass(utf8proc_int32_t c) { return utf8proc_get_property(c)->combining_class; }
+std::uint64_t CombiningClass(utf8proc_int32_t c) {
+  return static_cast<std::uint64_t>(utf8proc_get_property(c)->combining_class);
+}
+
+// Canonical order: each stretch of marks is sorted by combining class, equal ones stay as they are. The keys hold
+// class, place and code point, so that plain sorting does it.
+void SortMarks(std::vector<utf8proc_int32_t>& points) {
+  constexpr int kPointBits = 21;
+  std::vector<std::uint64_t> keys;
+  for (std::size_t begin = 0; begin < points.size(); ++begin) {
+    keys.clear();
+    for (std::size_t place = begin; place < points.size(); ++place) {
+      const std::uint64_t combining_class = CombiningClass(points[place]);
+      if (combining_class == 0) break;
+      keys.push_back((combining_class << 56) | ((place - begin) << kPointBits) | static_cast<std::uint64_t>(points[place]));
+    }
+    std::sort(keys.begin(), keys.end());
+    for (const std::uint64_t key : keys) {
+      points[begin++] = static_cast<utf8proc_int32_t>(key & ((std::uint64_t{1} << kPointBits) - 1));
+    }
+  }
+}
 
 }  // namespace
 
@@ -234,16 +255,7 @@ void AppendNfc(std::u32string_view run, std::string& out) {
   std::vector<utf8proc_int32_t> points;
   points.reserve(run.size() + 4);
   for (const char32_t c : run) AppendDecomposed(c, points);
-  // Canonical order: each stretch of marks is sorted by combining class, equal ones stay as they are.
-  for (auto begin = points.begin(); begin != points.end();) {
-    if (CombiningClass(*begin) == 0) {
-      ++begin;
-      continue;
-    }
-    const auto end = std::find_if(begin, points.end(), [](utf8proc_int32_t c) { return CombiningClass(c) == 0; });
-    std::stable_sort(begin, end, [](utf8proc_int32_t a, utf8proc_int32_t b) { return CombiningClass(a) < CombiningClass(b); });
-    begin = end;
-  }
+  SortMarks(points);
   const auto count = utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
                                               static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   for (utf8proc_ssize_t place = 0; place < count; ++place) AppendUtf8(static_cast<char32_t>(points[static_cast<std::size_t>(place)]), out);
