@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common_options.h"
+
+namespace skein::app {
+namespace {
+
+constexpr double kTokensMax = 1 << 24;
+
+}  // namespace
+
+void OutputOptions::Describe(FieldList& fields) {
+  fields.Group("Output");
+  fields.Add("json", "", &json, "the result, and errors too, as JSON");
+  fields.Add("quiet", "", &quiet, "nothing on standard error but errors");
+  fields.Add("log-level", "LEVEL", &log_level, "what is told").OneOf({"error", "warning", "info", "debug"});
+  fields.Add("log-format", "FORMAT", &log_format, "how it is told").OneOf({"text", "json"});
+  fields.Add("config", "FILE", &config, "a TOML file with these names as keys");
+}
+
+void MachineOptions::Describe(FieldList& fields) {
+  fields.Group("Machine");
+  fields.Add("threads", "N", &engine.threads, "threads that compute [the cores given to this process]").Range(1, 1024);
+  fields.Add("arithmetic", "NAME", &engine.arithmetic, "what is rounded where")
+      .OneOf({"auto", "int8g32", "bf16t", "bf16p", "exact"});
+  fields.Add("exact", "", &exact, "the same as --arithmetic exact: fp32 everywhere, weights as stored");
+  fields.Add("kernels", "NAME", &engine.kernels, "with which instructions")
+      .OneOf({"auto", "amx", "avx512vnni", "avx2", "ref"});
+  fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache").OneOf({"auto", "bf16", "int8", "f32"});
+  fields.Add("context", "N", &engine.context, "longest sequence [the model's, or what memory holds]")
+      .Range(1, kTokensMax);
+  fields.Add("max-num-batched-tokens", "N", &engine.step_tokens, "tokens computed in one step, at most [512]")
+      .Range(1, 65536);
+}
+
+EngineOptions MachineOptions::Resolved() const {
+  EngineOptions resolved = engine;
+  if (exact) resolved.arithmetic = "exact";
+  return resolved;
+}
+
+void AnswerOptions::Describe(FieldList& fields) {
+  fields.Group("Answer");
+  SamplingOptions& sampling = generate.sampling;
+  fields.Add("max-tokens", "N", &generate.max_tokens, "tokens of the answer, at most").Range(1, kTokensMax);
+  fields.Add("temperature", "T", &sampling.temperature, "0 always takes the likeliest token").Range(0, 100);
+  fields.Add("top-k", "N", &sampling.top_k, "only the N likeliest tokens; 0: all").Range(0, kTokensMax);
+  fields.Add("top-p", "P", &sampling.top_p, "only the likeliest tokens that together reach P").Range(0, 1);
+  fields.Add("min-p", "P", &sampling.min_p, "only tokens at least P times as likely as the likeliest").Range(0, 1);
+  fields.Add("repeat-penalty", "R", &sampling.repeat_penalty, "above 1: tokens seen become less likely").Range(0.01, 100);
+  fields.Add("seed", "N", &sampling.seed, "the same seed gives the same answer");
+  fields.Add("stop", "TEXT", &generate.stop, "a text that ends the answer; may be repeated");
+  fields.Add("ignore-eos", "", &generate.ignore_stop_tokens, "goes on after the model's end-of-answer token");
+}
+
+}  // namespace skein::app

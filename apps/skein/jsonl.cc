@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jsonl.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/parse.hpp>
+#include <charconv>
+#include <limits>
+
+namespace skein::app {
+namespace {
+
+constexpr std::uint64_t kInputBytesMax = 1ull << 31;
+constexpr std::size_t kDepthMax = 1000;  // of nested values in one line
+
+}  // namespace
+
+Result<boost::json::value> ParseJson(std::string_view text, std::string_view shown) {
+  boost::json::parse_options options;
+  options.max_depth = kDepthMax;
+  boost::json::error_code error;
+  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
+  if (error) return InvalidArgument(fmt::format("{} is expected to be JSON, found {}", shown, error.message()));
+  return value;
+}
+
+Status AnswerLines(const AnswerLine& answer, Context& context) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string input, ReadStandardInput(kInputBytesMax));
+  std::size_t number = 0;
+  for (std::size_t at = 0; at < input.size();) {
+    const std::size_t end = std::min(input.find('\n', at), input.size());
+    const std::string_view line = std::string_view(input).substr(at, end - at);
+    at = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string shown = fmt::format("line {}", number);
+    SKEIN_ASSIGN_OR_RETURN(const boost::json::value value, ParseJson(line, shown));
+    if (!value.is_object()) return InvalidArgument(fmt::format("{} is expected to be a JSON object", shown));
+    Result<std::string> answered = answer(value.get_object());
+    if (!answered.ok()) return answered.status().WithContext(shown);
+    SKEIN_RETURN_IF_ERROR(context.out().Write(*answered + "\n"));
+  }
+  return context.out().Flush();
+}
+
+Result<bool> BoolMember(const boost::json::object& line, std::string_view key, bool fallback) {
+  const boost::json::value* value = line.if_contains({key.data(), key.size()});
+  if (value == nullptr || value->is_null()) return fallback;
+  if (!value->is_bool()) return InvalidArgument(fmt::format("{} is expected to be true or false", key), std::string(key));
+  return value->get_bool();
+}
+
+Result<std::string> TextMember(const boost::json::object& line, std::string_view key) {
+  const boost::json::value* value = line.if_contains({key.data(), key.size()});
+  if (value == nullptr || !value->is_string()) {
+    return InvalidArgument(fmt::format("{} is expected to be a text", key), std::string(key));
+  }
+  return std::string(value->get_string().data(), value->get_string().size());
+}
+
+Result<std::vector<TokenId>> IdList(const boost::json::value& value, std::string_view shown) {
+  const boost::json::array* array = value.if_array();
+  if (array == nullptr) return InvalidArgument(fmt::format("{} is expected to be a list of token ids", shown));
+  std::vector<TokenId> ids;
+  ids.reserve(array->size());
+  for (const boost::json::value& item : *array) {
+    const std::int64_t* id = item.if_int64();
+    if (id == nullptr || *id < 0 || *id > std::numeric_limits<TokenId>::max()) {
+      return InvalidArgument(fmt::format("{} is expected to be a list of token ids, found something else at place {}",
+                                         shown, ids.size()));
+    }
+    ids.push_back(static_cast<TokenId>(*id));
+  }
+  return ids;
+}
+
+Result<std::vector<TokenId>> IdList(std::string_view text, std::string_view flag) {
+  std::vector<TokenId> ids;
+  while (true) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view word = text.substr(0, comma);
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    while (word.ends_with(' ') || word.ends_with('\n')) word.remove_suffix(1);
+    TokenId id = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    if (error != std::errc() || end != word.data() + word.size() || id < 0) {
+      return InvalidArgument(fmt::format("{} takes token ids with commas between them, such as 1,2,3, found '{}'", flag,
+                                         word.substr(0, 40)),
+                             std::string(flag));
+    }
+    ids.push_back(id);
+    if (comma == text.size()) return ids;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+Result<std::string> FromBase64(std::string_view text) {
+  const auto value_of = [](char c) -> int {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+  };
+  const Status broken = InvalidArgument("bytes_base64 is expected to be base64 with its padding", "bytes_base64");
+  if (text.size() % 4 != 0) return broken;
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3);
+  for (std::size_t at = 0; at < text.size(); at += 4) {
+    const bool last = at + 4 == text.size();
+    const int padding = !last ? 0 : text[at + 3] != '=' ? 0 : text[at + 2] != '=' ? 1 : 2;
+    unsigned word = 0;
+    for (int i = 0; i < 4; ++i) {
+      const int value = i >= 4 - padding ? 0 : value_of(text[at + static_cast<std::size_t>(i)]);
+      if (value < 0) return broken;
+      word = word << 6 | static_cast<unsigned>(value);
+    }
+    for (int i = 0; i < 3 - padding; ++i) bytes += static_cast<char>(word >> (16 - 8 * i) & 0xff);
+  }
+  return bytes;
+}
+
+}  // namespace skein::app

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "load.h"
+
+#include <fmt/format.h>
+
+#include "model_cache.h"
+#include "progress.h"
+
+namespace skein::app {
+namespace {
+
+void NoteContext(const ModelInfo& info, int asked, const Context& context) {
+  if (asked == 0 && info.context < info.model_context) {
+    context.log().Write(LogLevel::kWarning, fmt::format("memory holds a context of {} tokens, the model was made for {}",
+                                                        info.context, info.model_context));
+  }
+  context.log().Write(LogLevel::kInfo,
+                      fmt::format("{} loaded in {:.0f} ms: {} threads, kernels {}, arithmetic {}, KV {}, context {}",
+                                  info.name, info.load_ms, info.threads, info.kernels, info.arithmetic, info.kv_dtype,
+                                  info.context));
+}
+
+}  // namespace
+
+Result<Engine> LoadEngine(const std::string& model, const EngineOptions& options, Context& context) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
+  ProgressBar bar(context, "loading");
+  Result<Engine> engine = Engine::Load(path, options, [&](std::uint64_t done, std::uint64_t total) { bar.Show(done, total); });
+  if (engine.ok()) NoteContext(engine->info(), options.context, context);
+  return engine;
+}
+
+Result<std::unique_ptr<api::LoadedModel>> LoadForMeasuring(const std::string& model, const api::Machine& machine,
+                                                           Context& context) {
+  SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
+  ProgressBar bar(context, "loading");
+  return api::LoadedModel::Load(path, machine, [&](std::uint64_t done, std::uint64_t total) { bar.Show(done, total); });
+}
+
+void TellSummary(const ModelInfo& info, const Answer& answer, const Context& context) {
+  context.Tell(fmt::format(
+      "skein: first token after {:.0f} ms, prefill {:.0f} tokens/s ({} tokens), decode {:.1f} tokens/s ({} tokens); "
+      "kernels {}, arithmetic {}, {} thread{}",
+      answer.timing.first_token_ms, answer.timing.prefill_tokens_per_s, answer.prompt_tokens.size(),
+      answer.timing.decode_tokens_per_s, answer.tokens.size(), info.kernels, info.arithmetic, info.threads,
+      info.threads == 1 ? "" : "s"));
+}
+
+}  // namespace skein::app

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/loaded_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/mesh_executor.h"
+#include "model/memory.h"
+
+namespace skein::api {
+namespace {
+
+// A context that memory dictates is at least this, or the model is refused.
+constexpr std::uint64_t kContextMin = 256;
+// Memory left to everything that is not counted.
+constexpr std::uint64_t kReserveBytes = 24u << 20;
+
+std::uint64_t RoundUpToFrames(std::uint64_t tokens) {
+  return (tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens * kernels::kFrameTokens;
+}
+
+}  // namespace
+
+LoadedModel::~LoadedModel() {
+  if (engine_) engine_->Shutdown();
+}
+
+Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, const Machine& machine,
+                                                       const LoadProgress& progress) {
+  const auto begin = std::chrono::steady_clock::now();
+  std::unique_ptr<LoadedModel> loaded(new LoadedModel);
+  loaded->machine_ = machine;
+  SKEIN_ASSIGN_OR_RETURN(loaded->file_, formats::ModelFile::Open(path));
+  SKEIN_RETURN_IF_ERROR(loaded->ChooseContext());
+  SKEIN_ASSIGN_OR_RETURN(loaded->tokenizer_, text::Tokenizer::Create(loaded->file_->tokenizer()));
+  SKEIN_RETURN_IF_ERROR(loaded->LoadWeights(progress));
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  loaded->info_.load_ms = std::chrono::duration<double, std::milli>(taken).count();
+  return loaded;
+}
+
+// The context that was asked for, or the model's, or as much of that as memory holds.
+Status LoadedModel::ChooseContext() {
+  const formats::ModelConfig& config = file_->config();
+  const std::uint64_t model_context = static_cast<std::uint64_t>(std::max(config.context, 1));
+  const std::uint64_t asked = machine_.context > 0 ? static_cast<std::uint64_t>(machine_.context) : model_context;
+  std::uint64_t kv_tokens = RoundUpToFrames(std::max(machine_.kv_tokens, machine_.kv_tokens > 0 ? 1 : asked));
+  SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
+  const model::MemoryLimit limit = model::AvailableMemory();
+  const std::uint64_t allowed = limit.bytes > kReserveBytes ? limit.bytes - kReserveBytes : 0;
+  const bool may_shrink = machine_.context == 0 && machine_.kv_tokens == 0;
+  if (answer.need.total() > allowed && may_shrink && answer.need.kv_bytes_per_token > 0) {
+    const std::uint64_t fixed = answer.need.total() - answer.need.kv_bytes;
+    const std::uint64_t left = allowed > fixed ? allowed - fixed : 0;
+    const std::uint64_t frames = left / answer.need.kv_bytes_per_token / kernels::kFrameTokens;
+    if (frames * kernels::kFrameTokens >= std::min(kContextMin, kv_tokens)) {
+      kv_tokens = frames * kernels::kFrameTokens;
+      SKEIN_ASSIGN_OR_RETURN(answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
+    }
+  }
+  SKEIN_RETURN_IF_ERROR(model::CheckMemory(answer.need, {allowed, limit.reason}));
+  kv_tokens_ = kv_tokens;
+  info_.context = static_cast<int>(std::min(asked, kv_tokens));
+  info_.model_context = config.context;
+  info_.name = config.name;
+  info_.architecture = config.architecture;
+  info_.parameters = config.parameters;
+  info_.weight_format = config.weight_format;
+  info_.arithmetic = NameOf(answer.arithmetic);
+  info_.kv_dtype = NameOf(answer.kv_type);
+  info_.vocabulary = config.vocabulary;
+  info_.threads = machine_.threads;
+  info_.has_chat_template = !file_->chat_template().empty();
+  machine_.kv_type = answer.kv_type;
+  return OkStatus();
+}
+
+}  // namespace skein::api

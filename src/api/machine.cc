@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/threads/thread_pool.h"
+
+namespace skein::api {
+namespace {
+
+constexpr int kThreadsMax = 1024;
+constexpr int kStepTokensMax = 65536;
+constexpr int kSequencesMax = 4096;
+
+Status CheckRange(int value, int maximum, const char* name) {
+  if (value >= 0 && value <= maximum) return OkStatus();
+  return InvalidArgument(fmt::format("{} is a number from 1 to {}, found {}", name, maximum, value), name);
+}
+
+}  // namespace
+
+Result<Machine> ResolveMachine(const EngineOptions& options) {
+  Machine machine;
+  SKEIN_RETURN_IF_ERROR(CheckRange(options.threads, kThreadsMax, "threads"));
+  SKEIN_RETURN_IF_ERROR(CheckRange(options.step_tokens, kStepTokensMax, "max-num-batched-tokens"));
+  SKEIN_RETURN_IF_ERROR(CheckRange(options.sequences, kSequencesMax, "sequences"));
+  if (options.context < 0) return InvalidArgument("context is a number of tokens, found less than none", "context");
+  machine.threads = options.threads > 0 ? options.threads : kernels::AvailableCores();
+  machine.context = options.context;
+  if (options.step_tokens > 0) machine.step_tokens = options.step_tokens;
+  if (options.sequences > 0) machine.sequences = options.sequences;
+  machine.kv_tokens = options.kv_tokens;
+  if (options.arithmetic != "auto") {
+    machine.arithmetic = kernels::ArithmeticFromName(options.arithmetic);
+    if (!machine.arithmetic) {
+      return InvalidArgument(fmt::format("there is no arithmetic {}; skein doctor lists them", options.arithmetic),
+                             "arithmetic");
+    }
+  }
+  if (options.kernels != "auto") {
+    machine.path = kernels::KernelPathFromName(options.kernels);
+    if (!machine.path) {
+      return InvalidArgument(fmt::format("there are no kernels {}; skein doctor lists them", options.kernels), "kernels");
+    }
+    const std::vector<kernels::KernelPath> available = kernels::AvailablePaths();
+    if (std::find(available.begin(), available.end(), *machine.path) == available.end()) {
+      return MissingError(fmt::format("this processor cannot run the kernels {}; take --kernels {} or auto",
+                                      options.kernels, NameOf(available.front())),
+                          "kernels");
+    }
+  }
+  if (options.kv_dtype != "auto") {
+    machine.kv_type = kernels::KvTypeFromName(options.kv_dtype);
+    if (!machine.kv_type) {
+      return InvalidArgument(fmt::format("there is no KV type {}; take bf16, int8 or auto", options.kv_dtype), "kv-dtype");
+    }
+  }
+  return machine;
+}
+
+model::MemoryQuestion MemoryQuestionOf(const Machine& machine, std::uint64_t tokens) {
+  model::MemoryQuestion question;
+  question.options.arithmetic = machine.arithmetic;
+  question.options.path = machine.path;
+  question.kv_type = machine.kv_type;
+  question.frames = static_cast<std::uint32_t>((tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens);
+  question.threads = machine.threads;
+  question.step_tokens = machine.step_tokens;
+  question.step_outputs = machine.step_outputs;
+  return question;
+}
+
+}  // namespace skein::api
