@@ -12,6 +12,8 @@
 //   down, added to the residual
 #include "model/arch/llama_decoder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -426,7 +428,13 @@ void LlamaDecoder::Head(Worker& worker) {
 
 Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
                                                   Decoder::Limits limits) {
-  SKEIN_CHECK(limits.tokens > 0 && limits.outputs > 0);
+  SKEIN_CHECK(limits.tokens > 0);
+  SKEIN_CHECK(limits.outputs > 0);
+  if (!kernels::HasKvType(model.arithmetic(), kv.layout().type)) {
+    return InvalidArgument(fmt::format("kv-dtype {}: does not go with the arithmetic {}; take {}", NameOf(kv.layout().type),
+                                       NameOf(model.arithmetic()), NameOf(DefaultKvType(model.arithmetic()))),
+                           "kv-dtype");
+  }
   auto decoder = std::make_unique<LlamaDecoder>(model, kv, pool, limits);
   SKEIN_RETURN_IF_ERROR(decoder->Reserve());
   return std::unique_ptr<Decoder>(std::move(decoder));
