@@ -62,42 +62,48 @@ class Sampler {
  public:
   Sampler(const kernels::RowKernels& rows, std::int32_t vocabulary);
 
-  // The next token. Requires: logits.size() == vocabulary. NaN counts as -infinity; when nothing is allowed the result
-  // is the lowest id that the mask allows, or 0.
+  // The next token. Requires: logits.size() == vocabulary. NaN and -infinity count as the lowest number, +infinity as
+  // the largest. When bias and stop tokens leave nothing, the result is the lowest id that the mask allows, or 0.
   scheduler::ScoredToken Sample(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
   // The raw log-probability of `target`, with the `top` likeliest tokens.
   scheduler::ScoredToken Score(std::span<const float> logits, TokenId target, std::int32_t top);
 
  private:
+  // In turn (logit, token) and ((logit - largest) / temperature, token).
   struct Candidate {
-    float z;          // (logit - largest) / temperature, so at most 0
+    float z;
     TokenId token;
   };
-  // log(sum exp(logits)) in two parts, so that logprob = (logit - max) - log_sum.
-  struct Normaliser {
-    float max, log_sum;
-  };
-  static bool Better(const Candidate& a, const Candidate& b) {
+  static bool IsBetter(const Candidate& a, const Candidate& b) {
     return a.z > b.z || (a.z == b.z && a.token < b.token);
   }
+  // Where noise comes from.
+  struct Key {
+    std::uint64_t seed;
+    std::uint32_t choice;
+    std::uint32_t position;
+  };
 
-  std::span<const float> WithoutNan(std::span<const float> logits, std::vector<float>& scratch) const;
-  Normaliser Normalise(std::span<const float> logits) const;
-  void AddLogprobs(std::span<const float> logits, std::int32_t top, bool logprob, scheduler::ScoredToken& scored);
+  std::span<const float> Finite(std::span<const float> logits);
+  void AddLogprobs(std::span<const float> logits, std::int32_t top, scheduler::ScoredToken& scored);
+  TokenId Choose(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
   bool Adjusts(const SamplerState& state, const SampleWish& wish) const;
-  void Adjust(const SamplerState& state, const SampleWish& wish, std::span<float> logits) const;
-  TokenId Draw(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
-  TokenId DrawFromAll(std::span<const float> z, const SamplerState& state, std::int32_t position) const;
-  TokenId DrawFromCandidates(const SamplerState& state, std::int32_t position) const;
-  void KeepBest(std::span<const float> values, std::size_t count);
-  void KeepTopP(std::span<const float> z, bool all, float top_p);
-  std::uint64_t Mass(float z) const;
-  float ExponentialNoise(std::uint32_t random) const;
+  void Adjust(const SamplerState& state, const SampleWish& wish);
 
-  const kernels::RowKernels& rows_;
+  TokenId Draw(const scheduler::SamplingParameters& parameters, const Key& key);
+  void KeepBest(std::span<const float> values, std::size_t count);
+  void KeepTopP(std::span<float> z, bool filtered, float top_p);
+  void KeepMinP(float min_p);
+  void Gather(std::span<const float> z, float lowest);
+  std::uint64_t Mass(float z) const;
+  float NoisyScore(float z, std::uint32_t random) const;
+  TokenId DrawFromAll(std::span<const float> z, const Key& key) const;
+  TokenId DrawFromCandidates(const Key& key) const;
+
+  const kernels::RowKernels* rows_;
   std::int32_t vocabulary_;
-  std::vector<float> clean_;     // logits without NaN, when there are some
-  std::vector<float> adjusted_;  // logits on their way
+  std::vector<float> finite_;    // logits without NaN and infinities, when there were some
+  std::vector<float> adjusted_;  // logits on their way; what is not allowed is -infinity
   std::vector<Candidate> candidates_;
 };
 
