@@ -4,7 +4,7 @@
 #include "kernels/linear/linear.h"
 
 #include "base/check.h"
-#include "kernels/cpu.h"
+#include "kernels/linear/linear_amx.h"
 #include "kernels/linear/linear_ref.h"
 #include "kernels/linear/linear_task.h"
 
@@ -41,7 +41,8 @@ void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Acti
   function(task);
 }
 
-std::size_t ScratchBytes(const Cells&) { return 0; }
+std::size_t NoScratch(const Cells&) { return 0; }
+std::size_t AmxScratch(const Cells&) { return LinearAmxScratchBytes(); }
 
 struct Entry {
   std::string_view name;
@@ -49,6 +50,7 @@ struct Entry {
   WeightFormat format;
   Arithmetic arithmetic;
   decltype(LinearKernel::run) run;
+  decltype(LinearKernel::scratch_bytes) scratch_bytes = NoScratch;
 };
 
 using enum WeightFormat;
@@ -56,6 +58,10 @@ using enum Arithmetic;
 using enum KernelPath;
 
 constexpr Entry kKernels[] = {
+    {"amx/bf16t/w4", kAmx, kW4, kBf16T, Run<LinearAmxBf16TW4>, AmxScratch},
+    {"amx/bf16t/w4min", kAmx, kW4Min, kBf16T, Run<LinearAmxBf16TW4Min>, AmxScratch},
+    {"amx/bf16t/w8", kAmx, kW8, kBf16T, Run<LinearAmxBf16TW8>, AmxScratch},
+    {"amx/bf16t/bf16", kAmx, kBf16, kBf16T, Run<LinearAmxBf16TBf16>, AmxScratch},
     {"ref/int8g32/w4", kRef, kW4, kInt8G32, Run<LinearRefInt8G32>},
     {"ref/int8g32/w4min", kRef, kW4Min, kInt8G32, Run<LinearRefInt8G32>},
     {"ref/int8g32/w8", kRef, kW8, kInt8G32, Run<LinearRefInt8G32>},
@@ -84,7 +90,7 @@ LinearKernel SelectLinear(KernelPath path, WeightFormat format, Arithmetic arith
     if (best == nullptr || entry.path > best->path) best = &entry;
   }
   SKEIN_CHECK(best != nullptr);
-  return {best->name, best->run, ScratchBytes};
+  return {best->name, best->run, best->scratch_bytes};
 }
 
 }  // namespace skein::kernels

@@ -73,8 +73,8 @@ inline FileMatrix RandomMatrix(DType dtype, int outputs, int k, std::uint32_t se
   return matrix;
 }
 
-inline PackedLinear Pack(const FileMatrix& matrix, WeightFormat format, int outputs, const Cells& cells) {
-  PackedLinear packed = PackedLinear::Allocate(format, outputs, cells).value();
+inline void PackInto(const FileMatrix& matrix, PackedLinear& packed) {
+  const int outputs = packed.outputs();
   for (int panel = 0; panel < packed.panels(); ++panel) {
     std::array<const std::byte*, kPanelWidth> rows = {};
     for (int n = 0; n < kPanelWidth; ++n) {
@@ -83,6 +83,11 @@ inline PackedLinear Pack(const FileMatrix& matrix, WeightFormat format, int outp
     }
     packed.PackPanel(panel, matrix.dtype, rows);
   }
+}
+
+inline PackedLinear Pack(const FileMatrix& matrix, WeightFormat format, int outputs, const Cells& cells) {
+  PackedLinear packed = PackedLinear::Allocate(format, outputs, cells).value();
+  PackInto(matrix, packed);
   return packed;
 }
 

@@ -180,7 +180,7 @@ void PackBf16Column(const Cells& cells, const std::byte* row, int n, std::byte* 
 void PackedLinear::PackPanel(int index, DType dtype, const std::array<const std::byte*, kPanelWidth>& rows) {
   SKEIN_CHECK(index >= 0 && index < panels());
   SKEIN_CHECK(format_ == WeightFormat::kF32 || PackedFormatOf(dtype) == format_);
-  std::byte* into = data_.data() + static_cast<std::size_t>(index) * panel_bytes_;
+  std::byte* into = memory_ + static_cast<std::size_t>(index) * panel_bytes_;
   for (int n = 0; n < kPanelWidth; ++n) {
     const std::byte* row = rows[static_cast<std::size_t>(n)];
     if (row == nullptr) continue;  // memory starts as zeros

@@ -47,10 +47,18 @@ std::size_t PackedLinear::PackedBytes(WeightFormat format, int outputs, const Ce
 }
 
 Result<PackedLinear> PackedLinear::Allocate(WeightFormat format, int outputs, Cells cells) {
+  SKEIN_ASSIGN_OR_RETURN(Buffer buffer, Buffer::Allocate(PackedBytes(format, outputs, cells)));
+  PackedLinear packed = Place(format, outputs, std::move(cells), buffer.data());
+  packed.owned_ = std::move(buffer);
+  return packed;
+}
+
+PackedLinear PackedLinear::Place(WeightFormat format, int outputs, Cells cells, std::byte* memory) {
   SKEIN_CHECK(outputs > 0);
   SKEIN_CHECK(cells.count() % 2 == 0);
+  SKEIN_CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
   PackedLinear packed;
-  SKEIN_ASSIGN_OR_RETURN(packed.data_, Buffer::Allocate(PackedBytes(format, outputs, cells)));
+  packed.memory_ = memory;
   packed.format_ = format;
   packed.outputs_ = outputs;
   packed.panel_bytes_ = PanelBytes(format, cells.count());

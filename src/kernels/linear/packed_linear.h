@@ -38,6 +38,10 @@ class PackedLinear {
   PackedLinear() = default;
   // Allocates room for a matrix of `outputs` x cells.k. Errors: kLimit when memory cannot be had.
   static Result<PackedLinear> Allocate(WeightFormat format, int outputs, Cells cells);
+  // The same in memory that somebody else owns and that outlives this: PackedBytes() bytes of zeros, aligned to 64. Many
+  // small matrices in one large Buffer lie in huge pages; each in a buffer of its own they would not, and reading them
+  // takes twice the time.
+  static PackedLinear Place(WeightFormat format, int outputs, Cells cells, std::byte* memory);
   static std::size_t PackedBytes(WeightFormat format, int outputs, const Cells& cells);
 
   // Packs one panel from 32 rows of W as the file stores them (nullptr: a row of zeros), each of type `dtype` with
@@ -50,8 +54,8 @@ class PackedLinear {
   int panels() const { return (outputs_ + kPanelWidth - 1) / kPanelWidth; }
   const Cells& cells() const { return cells_; }
   std::size_t panel_bytes() const { return panel_bytes_; }
-  const std::byte* panel(int index) const { return data_.data() + static_cast<std::size_t>(index) * panel_bytes_; }
-  std::size_t bytes() const { return data_.size(); }
+  const std::byte* panel(int index) const { return memory_ + static_cast<std::size_t>(index) * panel_bytes_; }
+  std::size_t bytes() const { return static_cast<std::size_t>(panels()) * panel_bytes_; }
 
   // Row `output` as fp32 [k]: the embedding look-up of a tied head, and tests.
   void DequantizeRow(int output, float* into) const;
@@ -61,7 +65,8 @@ class PackedLinear {
   int outputs_ = 0;
   Cells cells_;
   std::size_t panel_bytes_ = 0;
-  Buffer data_;
+  Buffer owned_;                // empty when placed
+  std::byte* memory_ = nullptr;
 };
 
 }  // namespace skein::kernels
