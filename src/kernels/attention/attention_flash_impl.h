@@ -3,26 +3,35 @@
 // The walk of attention over chunks of rows, splits of keys and groups of rows, with softmax and fold, over V16.
 // Included by the attention units, which their flags make different; everything here has internal linkage.
 //
-// An Engine multiplies: it packs queries as it likes them, gives scores of a group of at most 32 rows with tiles of 16
-// keys, and the weighted sum of values. It has
+// An Engine multiplies: it packs queries as it likes them, gives scores of a group of at most kGroupRows rows with
+// tiles of 16 keys, and the weighted sum of values. It has
 //   using Element: of packed queries and probabilities; kExact: F32 keys and values, nothing is rounded
 //   kWholeValueTiles: it multiplies all 32 keys of the last value tile, absent ones must be zeros
-//   kPreferredRows
-//   QueryPlace(d, row, dim), ProbabilityPlace(row, key): where an element stands; 16 consecutive ones stay together
+//   kGroupRows; kPrefetches: fetches values into L1 during softmax
+//   QueryPlace(d, row, dim): where an element stands; 16 consecutive ones stay together
+//   ProbabilityPlace(row), kProbabilityStep: where a row's probabilities begin, and the way from one 32 to the next
 //   StoreElements(place, V16): writes 16 of them, rounded
-//   Scores(queries, rows, d, keys, tiles, scores), Weigh(probabilities, rows, d, values, key_count, out)
-// Scores of row r with key tile t stand at t * kScoreTile + r * 16; out is [rows][d].
+//   Begin(rows) before a chunk, Scores(queries, rows, d, keys, tiles, scores),
+//   Weigh(probabilities, rows, d, values, key_count, out), StayAwake() now and then during softmax
+// Scores of row r with key tile t stand at t * ScoreTile<Engine>() + r * 16; split_out is [rows][d].
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/attention/attention_store_impl.h"
 
 namespace skein::kernels {
 namespace {
 
-constexpr int kGroupRows = 32;   // rows that go through softmax together
 constexpr int kChunkRows = 128;  // rows that share a pass over the keys
-constexpr int kScoreTile = kGroupRows * 16 + 16;
+constexpr int kMostGroupRows = 32;
 constexpr int kSplitTiles = kSplitKeys / 16;
+
+// Floats from a tile of scores to the next; a cache line more than needed, so that a row's do not share a cache set.
+template <typename Engine>
+constexpr int ScoreTile() {
+  return Engine::kGroupRows * 16 + 16;
+}
 
 // Memory of a call, carved from the caller's scratch.
 template <typename Engine>
@@ -30,7 +39,7 @@ struct Workspace {
   using Element = typename Engine::Element;
   Element* queries;        // [kChunkRows][d]
   Element* probabilities;  // [kGroupRows][kSplitKeys]
-  float* scores;           // [kSplitTiles][kScoreTile]
+  float* scores;           // [kSplitTiles][ScoreTile]
   float* split_out;        // [kGroupRows][d]
   float* out;              // [kChunkRows][d], the running fold
   float* maxima;           // [kChunkRows], of the fold
@@ -38,6 +47,8 @@ struct Workspace {
   std::byte* keys;         // converted key tiles of a split
   std::byte* values;       // converted value tiles
 
+  static constexpr int kGroupRows = Engine::kGroupRows;
+  static constexpr std::size_t kScoreBytes = kSplitTiles * ScoreTile<Engine>() * sizeof(float);
   static constexpr std::size_t kConverted = Engine::kExact ? 4 : 2;  // bytes of a converted element
 
   Workspace(std::byte* scratch, int d) {
@@ -49,7 +60,7 @@ struct Workspace {
     const auto dims = static_cast<std::size_t>(d);
     queries = reinterpret_cast<Element*>(take(kChunkRows * dims * sizeof(Element)));
     probabilities = reinterpret_cast<Element*>(take(kGroupRows * kSplitKeys * sizeof(Element)));
-    scores = reinterpret_cast<float*>(take(kSplitTiles * kScoreTile * sizeof(float)));
+    scores = reinterpret_cast<float*>(take(kScoreBytes));
     split_out = reinterpret_cast<float*>(take(kGroupRows * dims * sizeof(float)));
     out = reinterpret_cast<float*>(take(kChunkRows * dims * sizeof(float)));
     maxima = reinterpret_cast<float*>(take(kChunkRows * sizeof(float)));
@@ -60,7 +71,7 @@ struct Workspace {
   static std::size_t Bytes(const KvLayout& layout) {
     const auto d = static_cast<std::size_t>(layout.padded_head_dim());
     return d * (kChunkRows * (sizeof(Element) + 4) + kGroupRows * 4 + 2 * kSplitKeys * kConverted) +
-           kGroupRows * kSplitKeys * sizeof(Element) + kSplitTiles * kScoreTile * 4 + kChunkRows * 8 + 9 * 64;
+           kGroupRows * kSplitKeys * sizeof(Element) + kScoreBytes + kChunkRows * 8 + 9 * 64;
   }
 };
 
@@ -133,73 +144,160 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
   }
   // Engines read key tiles in pairs (of one frame); the scores of an absent tile are never looked at.
   const int tiles = (count + 15) / 16;
-  if (tiles % 2 != 0) found.keys[tiles] = found.keys[tiles - 1];
+  if (tiles % 2 != 0) {
+    found.keys[tiles] = found.keys[tiles - 1];
+    found.key_scales[tiles] = found.key_scales[tiles - 1];
+    found.value_scales[tiles] = found.value_scales[tiles - 1];
+  }
 }
 
-struct RowSplit {
-  float maximum, sum;
+// How many keys of a split a row sees: of so many pairs of tiles all, of the next pair `low` and `high`.
+struct Seen {
+  int full, low, high;
+  explicit Seen(int visible) : full(visible / 32), low(visible % 32 < 16 ? visible % 32 : 16), high(visible % 32 - low) {}
 };
 
-// Softmax of one row over `visible` keys of a split against the split's own maximum; writes probabilities of `tiles`
-// tiles, zero for keys that the row does not see.
 template <typename Engine, bool kInt8>
-SKEIN_V16_INLINE RowSplit SoftmaxRow(const float* scores, int row, int visible, int tiles, float scale,
-                                     const SplitKeys& keys, typename Engine::Element* probabilities) {
-  const V16 scales = Set(scale);
-  const int full = visible / 16, rest = visible % 16;
-  const float* row_scores = scores + row * 16;
-  const auto score = [&](int tile) {
-    V16 s = Load(row_scores + tile * kScoreTile);
-    if constexpr (kInt8) s = Mul(s, Load(keys.key_scales[tile]));
-    return Mul(s, scales);
-  };
-  const V16 lowest = Set(-__builtin_huge_valf());
-  V16 a = lowest, b = lowest;
-  int tile = 0;
-  for (; tile + 2 <= full; tile += 2) {
-    a = Max(score(tile), a);
-    b = Max(score(tile + 1), b);
-  }
-  if (tile < full) a = Max(score(tile), a);
-  if (rest > 0) b = Max(SelectFirst(score(full), rest, lowest), b);
-  const float maximum = ReduceMax(Max(a, b));
-  const V16 away = Set(maximum);
-  V16 sum = Zero();
-  const auto write = [&](int at, V16 p) { Engine::StoreElements(probabilities + Engine::ProbabilityPlace(row, at * 16), p); };
-  for (tile = 0; tile < full; ++tile) {
-    V16 p = ExpOfNegative(Sub(score(tile), away));
-    sum = Add(sum, p);
-    if constexpr (kInt8) p = Mul(p, Load(keys.value_scales[tile]));
-    write(tile, p);
-  }
-  if (rest > 0) {
-    V16 p = KeepFirst(ExpOfNegative(Sub(score(full), away)), rest);
-    sum = Add(sum, p);
-    if constexpr (kInt8) p = KeepFirst(Mul(p, Load(keys.value_scales[full])), rest);
-    write(full, p);
-  }
-  for (tile = full + (rest > 0 ? 1 : 0); tile < tiles; ++tile) write(tile, Zero());
-  return {maximum, ReduceAdd(sum)};
+SKEIN_V16_INLINE V16 LoadScores(const float* row_scores, int tile, const SplitKeys& keys) {
+  const V16 s = Load(row_scores + tile * ScoreTile<Engine>());
+  if constexpr (kInt8) return Mul(s, Load(keys.key_scales[tile]));
+  return s;
 }
 
-// One split for a group of rows: maxima and sums per row, and split_out.
-template <typename Engine>
-void AttendGroup(const AttentionBlock& block, const Workspace<Engine>& space, const SplitKeys& keys, int first_row,
-                 int rows, const int* visible, float* maxima, float* sums) {
-  const int d = block.layout.padded_head_dim();
-  int key_count = 0;
-  for (int row = 0; row < rows; ++row) key_count = visible[row] > key_count ? visible[row] : key_count;
-  const int tiles = (key_count + 31) / 32 * 2;
-  Engine::Scores(space.queries + Engine::QueryPlace(d, first_row, 0), rows, d, keys.keys, tiles, space.scores);
-  for (int row = 0; row < rows; ++row) {
-    const RowSplit result =
-        block.layout.type == KvType::kInt8
-            ? SoftmaxRow<Engine, true>(space.scores, row, visible[row], tiles, block.scale, keys, space.probabilities)
-            : SoftmaxRow<Engine, false>(space.scores, row, visible[row], tiles, block.scale, keys, space.probabilities);
-    maxima[row] = result.maximum;
-    sums[row] = result.sum;
+template <typename Engine, bool kInt8>
+SKEIN_V16_INLINE float RowMaximum(const float* row_scores, int visible, const SplitKeys& keys) {
+  const V16 lowest = Set(-__builtin_huge_valf());
+  const Seen seen(visible);
+  V16 a = lowest, b = lowest;
+#pragma GCC unroll 8
+  for (int pair = 0; pair < seen.full; ++pair) {
+    a = Max(LoadScores<Engine, kInt8>(row_scores, 2 * pair, keys), a);
+    b = Max(LoadScores<Engine, kInt8>(row_scores, 2 * pair + 1, keys), b);
   }
-  Engine::Weigh(space.probabilities, rows, d, keys.values, key_count, space.split_out);
+  if (seen.low > 0) {
+    a = Max(SelectFirst(LoadScores<Engine, kInt8>(row_scores, 2 * seen.full, keys), seen.low, lowest), a);
+    b = Max(SelectFirst(LoadScores<Engine, kInt8>(row_scores, 2 * seen.full + 1, keys), seen.high, lowest), b);
+  }
+  return ReduceMax(Max(a, b));
+}
+
+// Writes a row's probabilities of `pairs` pairs of tiles, zero for keys that it does not see, and returns their sum
+// (before rounding). Scores come as exponents of two.
+template <typename Engine, bool kInt8>
+SKEIN_V16_INLINE float RowProbabilities(const float* row_scores, int visible, int pairs, float maximum,
+                                        const SplitKeys& keys, typename Engine::Element* into) {
+  const Seen seen(visible);
+  const V16 back = Set(-maximum);
+  const auto probability = [&](int tile) {
+    return Exp2OfNegative<Engine::kExact>(Add(LoadScores<Engine, kInt8>(row_scores, tile, keys), back));
+  };
+  const auto weigh = [&](int tile, V16 p) {
+    if constexpr (kInt8) return Mul(p, Load(keys.value_scales[tile]));
+    return p;
+  };
+  V16 sum = Zero();
+#pragma GCC unroll 4
+  for (int pair = 0; pair < seen.full; ++pair) {
+    const V16 p = probability(2 * pair);
+    sum = Add(sum, p);
+    Engine::StoreElements(into, weigh(2 * pair, p));
+    const V16 q = probability(2 * pair + 1);
+    sum = Add(sum, q);
+    Engine::StoreElements(into + 16, weigh(2 * pair + 1, q));
+    into += Engine::kProbabilityStep;
+  }
+  int pair = seen.full;
+  if (seen.low > 0) {
+    const V16 p = KeepFirst(probability(2 * pair), seen.low);
+    sum = Add(sum, p);
+    Engine::StoreElements(into, KeepFirst(weigh(2 * pair, p), seen.low));
+    const V16 q = KeepFirst(probability(2 * pair + 1), seen.high);
+    sum = Add(sum, q);
+    Engine::StoreElements(into + 16, KeepFirst(weigh(2 * pair + 1, q), seen.high));
+    into += Engine::kProbabilityStep;
+    ++pair;
+  }
+  for (; pair < pairs; ++pair) {
+    Engine::StoreElements(into, Zero());
+    Engine::StoreElements(into + 16, Zero());
+    into += Engine::kProbabilityStep;
+  }
+  return ReduceAdd(sum);
+}
+
+// Rows of a group and what is known of them after softmax.
+struct Group {
+  int first = 0;  // in the chunk
+  int rows = 0;
+  int key_count = 0;             // that the last row sees
+  int visible[kMostGroupRows];   // keys that each row sees
+  alignas(64) float maxima[kMostGroupRows], sums[kMostGroupRows];
+
+  int tiles() const { return (key_count + 31) / 32 * 2; }  // of keys, even
+};
+
+// Group `index` of a chunk that begins with row `chunk` of the block.
+SKEIN_V16_INLINE void FindGroup(const AttentionBlock& block, int split, int chunk, int first, int rows, Group& group) {
+  group.first = first;
+  group.rows = rows;
+  int token = (chunk + first) / block.group, head = (chunk + first) % block.group;
+  for (int i = 0; i < rows; ++i) {
+    const int keys = block.first_position + token + 1 - split * kSplitKeys;
+    group.visible[i] = keys < 0 ? 0 : keys > kSplitKeys ? kSplitKeys : keys;
+    if (++head == block.group) head = 0, ++token;
+  }
+  group.key_count = group.visible[rows - 1];
+  for (int i = 0; i < kMostGroupRows; i += 16) {
+    Store(group.maxima + i, Zero());
+    Store(group.sums + i, Zero());
+  }
+}
+
+SKEIN_V16_INLINE void PrefetchLines(const std::byte* from, int lines) {
+  for (int i = 0; i < lines; ++i) __builtin_prefetch(from + i * 64, 0, 3);
+}
+
+// Softmax of a group against the split's own maxima. All maxima come first: a row's exponentials would wait for the
+// last comparison of its own.
+template <typename Engine, bool kInt8>
+void Softmax(int d, const float* scores, const SplitKeys& keys, Group& group, typename Engine::Element* probabilities) {
+  const int pairs = group.tiles() / 2;
+  for (int row = 0; row < group.rows; ++row) {
+    group.maxima[row] = RowMaximum<Engine, kInt8>(scores + row * 16, group.visible[row], keys);
+  }
+  for (int row = 0; row < group.rows; ++row) {
+    if (row % 4 == 0) Engine::StayAwake();
+    if constexpr (Engine::kPrefetches) {
+      // The values come nearer meanwhile, in halves of tiles.
+      const int halves = 2 * pairs;
+      for (int half = row * halves / group.rows; half < (row + 1) * halves / group.rows; ++half) {
+        PrefetchLines(keys.values[half / 2] + half % 2 * d * 32, d / 2);
+      }
+    }
+    group.sums[row] =
+        RowProbabilities<Engine, kInt8>(scores + row * 16, group.visible[row], pairs, group.maxima[row], keys,
+                                        probabilities + Engine::ProbabilityPlace(row));
+  }
+}
+
+// One split for the rows of a chunk, a group after the other; take(group) uses split_out before the next.
+template <typename Engine, typename Take>
+SKEIN_V16_INLINE void MultiplyGroups(const AttentionBlock& block, const Workspace<Engine>& space, const SplitKeys& keys,
+                                     int split, int chunk, int chunk_rows, Take take) {
+  const int d = block.layout.padded_head_dim();
+  Engine::Begin(chunk_rows);
+  for (int first = 0; first < chunk_rows; first += Engine::kGroupRows) {
+    Group group;
+    FindGroup(block, split, chunk, first, chunk_rows - first < Engine::kGroupRows ? chunk_rows - first : Engine::kGroupRows,
+              group);
+    if (group.key_count > 0) {
+      Engine::Scores(space.queries + Engine::QueryPlace(d, first, 0), group.rows, d, keys.keys, group.tiles(), space.scores);
+      block.layout.type == KvType::kInt8 ? Softmax<Engine, true>(d, space.scores, keys, group, space.probabilities)
+                                         : Softmax<Engine, false>(d, space.scores, keys, group, space.probabilities);
+      Engine::Weigh(space.probabilities, group.rows, d, keys.values, group.key_count, space.split_out);
+    }
+    take(group);
+  }
 }
 
 // Factors of a fold step for 16 rows; maxima and sums become those after it.
@@ -207,31 +305,43 @@ SKEIN_V16_INLINE void FoldFactors(const float* split_maxima, const float* split_
                                   float* keep, float* take) {
   const V16 now = Load(maxima), split = Load(split_maxima);
   const V16 higher = Max(split, now);
-  const V16 k = ExpOfNegative(Sub(now, higher)), t = ExpOfNegative(Sub(split, higher));
+  const V16 k = Exp2OfNegative<true>(Sub(now, higher)), t = Exp2OfNegative<true>(Sub(split, higher));
   Store(sums, Fma(Load(split_sums), t, Mul(Load(sums), k)));
   Store(maxima, higher);
   Store(keep, k);
   Store(take, t);
 }
 
-// Rows [row, row + rows) of a block: how many keys of a split each sees.
-SKEIN_V16_INLINE void CountVisible(const AttentionBlock& block, int split, int row, int rows, int* visible) {
-  int token = row / block.group, head = row % block.group;
-  for (int i = 0; i < rows; ++i) {
-    const int keys = block.first_position + token + 1 - split * kSplitKeys;
-    visible[i] = keys < 0 ? 0 : keys > kSplitKeys ? kSplitKeys : keys;
-    if (++head == block.group) head = 0, ++token;
+// Folds a group's split_out into the running sums of its rows.
+template <typename Engine>
+SKEIN_V16_INLINE void FoldGroup(const Group& group, int split, int d, const Workspace<Engine>& space) {
+  alignas(64) float keep[kMostGroupRows], take[kMostGroupRows];
+  for (int i = 0; i < group.rows; i += 16) {
+    FoldFactors(group.maxima + i, group.sums + i, space.maxima + group.first + i, space.sums + group.first + i, keep + i,
+                take + i);
+  }
+  for (int i = 0; i < group.rows; ++i) {
+    if (group.visible[i] == 0) continue;
+    const V16 k = Set(keep[i]), t = Set(take[i]);
+    float* running = space.out + (group.first + i) * d;
+    const float* added = space.split_out + i * d;
+    for (int dim = 0; dim < d; dim += 16) {
+      const V16 old = split == 0 ? Zero() : Mul(Load(running + dim), k);
+      Store(running + dim, Fma(Load(added + dim), t, old));
+    }
   }
 }
 
 template <typename Engine>
 void PackQueries(const AttentionBlock& block, int first_row, int rows, const Workspace<Engine>& space) {
   const int head_dim = block.layout.head_dim, d = block.layout.padded_head_dim();
+  const V16 scale = Set(block.scale * math::kLog2E);  // so that probabilities are powers of two
   int token = first_row / block.group, head = first_row % block.group;
   for (int row = 0; row < rows; ++row) {
     const float* query = block.queries + token * block.query_stride + head * head_dim;
     for (int dim = 0; dim < d; dim += 16) {
-      Engine::StoreElements(space.queries + Engine::QueryPlace(d, row, dim), LoadDims(query, dim, head_dim));
+      Engine::StoreElements(space.queries + Engine::QueryPlace(d, row, dim),
+                            Mul(LoadDims(query, dim, head_dim), scale));
     }
     if (++head == block.group) head = 0, ++token;
   }
@@ -252,29 +362,11 @@ void Attend(const AttentionBlock& block, float* out, std::ptrdiff_t out_stride, 
     const int all_keys = block.first_position + (chunk + chunk_rows - 1) / block.group + 1;
     for (int split = 0; split * kSplitKeys < all_keys; ++split) {
       const int left = all_keys - split * kSplitKeys;
-      SplitKeys keys;
+      SplitKeys keys = {};
       FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, space, keys);
-      for (int group = 0; group < chunk_rows; group += kGroupRows) {
-        const int rows = chunk_rows - group < kGroupRows ? chunk_rows - group : kGroupRows;
-        int visible[kGroupRows];
-        CountVisible(block, split, chunk + group, rows, visible);
-        if (visible[rows - 1] == 0) continue;
-        alignas(64) float maxima[kGroupRows] = {}, sums[kGroupRows] = {}, keep[kGroupRows], take[kGroupRows];
-        AttendGroup<Engine>(block, space, keys, group, rows, visible, maxima, sums);
-        for (int i = 0; i < rows; i += 16) {
-          FoldFactors(maxima + i, sums + i, space.maxima + group + i, space.sums + group + i, keep + i, take + i);
-        }
-        for (int i = 0; i < rows; ++i) {
-          if (visible[i] == 0) continue;
-          const V16 k = Set(keep[i]), t = Set(take[i]);
-          float* running = space.out + (group + i) * d;
-          const float* added = space.split_out + i * d;
-          for (int dim = 0; dim < d; dim += 16) {
-            const V16 old = split == 0 ? Zero() : Mul(Load(running + dim), k);
-            Store(running + dim, Fma(Load(added + dim), t, old));
-          }
-        }
-      }
+      MultiplyGroups<Engine>(block, space, keys, split, chunk, chunk_rows, [&](const Group& group) {
+        if (group.key_count > 0) FoldGroup<Engine>(group, split, d, space);
+      });
     }
     int token = chunk / block.group, head = chunk % block.group;
     for (int row = 0; row < chunk_rows; ++row) {
@@ -299,23 +391,18 @@ void AttendSplits(const AttentionBlock& block, int begin, int end, float* partia
     const int all_keys = block.first_position + (chunk + chunk_rows - 1) / block.group + 1;
     for (int split = begin; split < end; ++split) {
       const int left = all_keys - split * kSplitKeys;
-      SplitKeys keys;
+      SplitKeys keys = {};
       if (left > 0) FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, space, keys);
-      for (int group = 0; group < chunk_rows; group += kGroupRows) {
-        const int rows = chunk_rows - group < kGroupRows ? chunk_rows - group : kGroupRows;
-        int visible[kGroupRows];
-        float maxima[kGroupRows], sums[kGroupRows];
-        CountVisible(block, split, chunk + group, rows, visible);
-        if (visible[rows - 1] > 0) AttendGroup<Engine>(block, space, keys, group, rows, visible, maxima, sums);
-        for (int i = 0; i < rows; ++i) {
-          const auto row = static_cast<std::ptrdiff_t>(split - begin) * all_rows + chunk + group + i;
+      MultiplyGroups<Engine>(block, space, keys, split, chunk, chunk_rows, [&](const Group& group) {
+        for (int i = 0; i < group.rows; ++i) {
+          const auto row = static_cast<std::ptrdiff_t>(split - begin) * all_rows + chunk + group.first + i;
           float* partial = partials + row * (2 + head_dim);
-          const bool any = visible[i] > 0;
-          partial[0] = any ? maxima[i] : -__builtin_huge_valf();
-          partial[1] = any ? sums[i] : 0.0f;
+          const bool any = group.visible[i] > 0;
+          partial[0] = any ? group.maxima[i] : -__builtin_huge_valf();
+          partial[1] = any ? group.sums[i] : 0.0f;
           for (int dim = 0; dim < head_dim; ++dim) partial[2 + dim] = any ? space.split_out[i * d + dim] : 0.0f;
         }
-      }
+      });
     }
   }
 }
@@ -363,7 +450,7 @@ AttentionKernel KernelOf(std::string_view name) {
           .attend_splits = AttendSplits<Engine>,
           .fold = Fold,
           .scratch_bytes = Workspace<Engine>::Bytes,
-          .preferred_rows = Engine::kPreferredRows};
+          .preferred_rows = kChunkRows};
 }
 
 }  // namespace

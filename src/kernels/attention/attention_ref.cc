@@ -14,7 +14,7 @@ namespace skein::kernels {
 namespace {
 
 using math::ScalarBf16;
-using math::ScalarExp;
+using math::ScalarExp2OfNegative;
 using math::ScalarFromBf16;
 
 // The three ways to sum products of `n` pairs; n is a multiple of 32 for the first two.
@@ -90,6 +90,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   const int d = layout.padded_head_dim();
   const int visible = VisibleKeys(block, token, split);
   const float* query = block.queries + token * block.query_stride + head * layout.head_dim;
+  const float scale = block.scale * math::kLog2E;  // so that probabilities are powers of two
   const auto frame_of = [&](int key) { return block.frames[(split * kSplitKeys + key) / kFrameTokens]; };
   const auto rounded = [&](float x) { return kind == Kind::kChain ? x : ScalarFromBf16(ScalarBf16(x)); };
 
@@ -99,17 +100,17 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
     const std::byte* frame = frame_of(key);
     const int slot = key % kFrameTokens;
     float score = Dot(
-        kind, d, [&](int i) { return i < layout.head_dim ? rounded(query[i]) : 0.0f; },
+        kind, d, [&](int i) { return i < layout.head_dim ? rounded(query[i] * scale) : 0.0f; },
         [&](int i) { return KeyElement(layout, frame, slot, i); });
     if (layout.type == KvType::kInt8) score = score * SlotScale(layout, frame, slot, 0);
-    scores[key] = score * block.scale;
-    maximum = scores[key] > maximum ? scores[key] : maximum;
+    scores[key] = score;
+    maximum = score > maximum ? score : maximum;
   }
 
   float probabilities[kSplitKeys] = {};
   float lanes[16] = {};
   for (int key = 0; key < visible; ++key) {
-    float p = ScalarExp(scores[key] - maximum);
+    float p = ScalarExp2OfNegative(scores[key] - maximum, kind == Kind::kChain);
     lanes[key % 16] += p;
     if (layout.type == KvType::kInt8) p = p * SlotScale(layout, frame_of(key), key % kFrameTokens, 1);
     probabilities[key] = rounded(p);
@@ -137,7 +138,8 @@ struct RowFold {
   void Add(int head_dim, const float* partial, float* out) {
     if (partial[0] == -HUGE_VALF) return;  // no visible key
     const float higher = partial[0] > maximum ? partial[0] : maximum;
-    const float keep = ScalarExp(maximum - higher), take = ScalarExp(partial[0] - higher);
+    const float keep = ScalarExp2OfNegative(maximum - higher, true);
+    const float take = ScalarExp2OfNegative(partial[0] - higher, true);
     sum = std::fma(partial[1], take, sum * keep);
     for (int dim = 0; dim < head_dim; ++dim) out[dim] = std::fma(partial[2 + dim], take, out[dim] * keep);
     maximum = higher;

@@ -243,6 +243,7 @@ TEST_F(Attention, MatchesDoublePrecision) {
         const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
         return exact ? x : std::bit_cast<float>((bits + 0x7fffu + ((bits >> 16) & 1u)) & 0xffff0000u);
       };
+      const float scale = s.Whole().scale * 1.44269504f;  // queries carry the scale, scores are exponents of two
       // A stored vector as attention reads it.
       const auto stored = [&](const std::vector<float>& x, int position, int i) -> double {
         const float* row = x.data() + static_cast<std::size_t>(position) * static_cast<std::size_t>(d);
@@ -257,11 +258,11 @@ TEST_F(Attention, MatchesDoublePrecision) {
         double highest = -1e300, sum = 0.0;
         for (int key = 0; key < visible; ++key) {
           double score = 0.0;
-          for (int i = 0; i < d; ++i) score += bf16(s.queries[static_cast<std::size_t>(row * d + i)]) * stored(s.k, key, i);
-          p[static_cast<std::size_t>(key)] = score / std::sqrt(static_cast<double>(d));
+          for (int i = 0; i < d; ++i) score += bf16(s.queries[static_cast<std::size_t>(row * d + i)] * scale) * stored(s.k, key, i);
+          p[static_cast<std::size_t>(key)] = score;
           highest = std::max(highest, p[static_cast<std::size_t>(key)]);
         }
-        for (double& x : p) sum += x = std::exp(x - highest);
+        for (double& x : p) sum += x = std::exp2(x - highest);
         for (int i = 0; i < d; i += 5) {
           double wanted = 0.0, magnitude = 0.0;
           for (int key = 0; key < visible; ++key) {

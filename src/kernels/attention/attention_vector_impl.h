@@ -5,8 +5,6 @@
 // avx2 and avx512, which their flags make different.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/attention/attention_flash_impl.h"
 
 namespace skein::kernels {
@@ -102,12 +100,17 @@ struct VectorEngine {
   using Element = typename Product::Element;
   static constexpr bool kExact = kIsExact;
   static constexpr bool kWholeValueTiles = false;
-  static constexpr int kPreferredRows = kChunkRows;
+  static constexpr int kGroupRows = 32;
+  static constexpr bool kPrefetches = false;
   static constexpr int kStepBytes = 64;
 
   static int QueryPlace(int d, int row, int dim) { return row * d + dim; }
-  static int ProbabilityPlace(int row, int key) { return row * kSplitKeys + key; }
+  static constexpr int kProbabilityStep = 32;
+  static int ProbabilityPlace(int row) { return row * kSplitKeys; }
   SKEIN_V16_INLINE void StoreElements(Element* place, V16 x) { Product::StoreElements(place, x); }
+
+  static void Begin(int) {}
+  static void StayAwake() {}
 
   static void Scores(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
     for (int tile = 0; tile < tiles; tile += kWide) {
@@ -119,7 +122,7 @@ struct VectorEngine {
         }
         Accumulate<Product, kRows, kWide>(queries + row * d, d, d / Product::kDepth, keys + tile, kStepBytes, sums);
         for (int r = 0; r < kRows; ++r) {
-          for (int w = 0; w < kWide; ++w) Store(scores + (tile + w) * kScoreTile + (row + r) * 16, sums[r][w]);
+          for (int w = 0; w < kWide; ++w) Store(scores + (tile + w) * ScoreTile<VectorEngine>() + (row + r) * 16, sums[r][w]);
         }
       });
     }

@@ -24,6 +24,13 @@ inline constexpr float kE2 = 0x1.fffffcp-2f, kE3 = 0x1.555492p-3f, kE4 = 0x1.555
 inline constexpr float kLog[9] = {0x1.555548p-2f,  -0x1.000006p-2f, 0x1.99a4b6p-3f,  -0x1.555c4ep-3f, 0x1.233768p-3f,
                                   -0x1.fc2208p-4f, 0x1.e6f06ap-4f,  -0x1.de3c16p-4f, 0x1.1457a8p-4f};
 
+// 2^f = 1 + f (c[0] + c[1] f + ...), |f| <= 1/2, for probabilities of attention: relative error 3e-6 where they are
+// rounded to bf16 (2e-3) afterwards, 2e-9 where nothing is rounded. Arguments below kExp2Lowest count as that.
+inline constexpr float kExp2Coarse[4] = {0x1.62e12cp-1f, 0x1.ec0378p-3f, 0x1.c9fc46p-5f, 0x1.3a02ccp-7f};
+inline constexpr float kExp2Fine[6] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6aee8p-5f,
+                                       0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
+inline constexpr float kExp2Lowest = -126.0f;
+
 // Vectors whose largest magnitude is below this are all zeros to the integer roundings (127 / it stays finite).
 inline constexpr float kSmallestMagnitude = 0x1p-100f;
 

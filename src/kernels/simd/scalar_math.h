@@ -29,6 +29,19 @@ namespace {
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
 }
 
+// 2^x for x <= 0, by the longer or the shorter polynomial; at least 2^-126.
+[[maybe_unused]] float ScalarExp2OfNegative(float x, bool fine) {
+  if (x < kExp2Lowest) x = kExp2Lowest;
+  const float shifted = x + kRoundingMagic;
+  const float f = x - (shifted - kRoundingMagic);
+  const float* c = fine ? kExp2Fine : kExp2Coarse;
+  const int terms = fine ? 6 : 4;
+  float p = c[terms - 1];
+  for (int i = terms - 2; i >= 0; --i) p = std::fma(p, f, c[i]);
+  p = std::fma(p, f, 1.0f);
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(p) + (std::bit_cast<std::uint32_t>(shifted) << 23));
+}
+
 // log(x): -inf at zero (denormals count as zero), NaN below.
 [[maybe_unused]] float ScalarLog(float x) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(x);

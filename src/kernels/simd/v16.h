@@ -53,18 +53,27 @@ SKEIN_V16_INLINE V16 Exp(V16 x) {
   return ZeroWhereLess(x, Set(kExpLowest), AddBits(p, ShiftLeftBits<23>(shifted)));
 }
 
-// The same for x <= 0 without the upper clamp.
-SKEIN_V16_INLINE V16 ExpOfNegative(V16 x) {
+// 2^x for x <= 0 (math_constants.h), by the longer or the shorter polynomial; at least 2^-126. NaN stays NaN.
+template <bool kFine>
+SKEIN_V16_INLINE V16 Exp2OfNegative(V16 x) {
   using namespace math;
-  const V16 shifted = Fma(x, Set(kLog2E), Set(kRoundingMagic));
-  const V16 n = Sub(shifted, Set(kRoundingMagic));
-  const V16 r = Fma(n, Set(-kLn2Low), Fma(n, Set(-kLn2High), x));
-  V16 p = Fma(Set(kE6), r, Set(kE5));
-  p = Fma(p, r, Set(kE4));
-  p = Fma(p, r, Set(kE3));
-  p = Fma(p, r, Set(kE2));
-  p = Add(Fma(p, Mul(r, r), r), Set(1.0f));
-  return ZeroWhereLess(x, Set(kExpLowest), AddBits(p, ShiftLeftBits<23>(shifted)));
+  const V16 clamped = Max(Set(kExp2Lowest), x);
+  const V16 shifted = Add(clamped, Set(kRoundingMagic));
+  const V16 f = Sub(clamped, Sub(shifted, Set(kRoundingMagic)));
+  V16 p;
+  if constexpr (kFine) {
+    p = Fma(Set(kExp2Fine[5]), f, Set(kExp2Fine[4]));
+    p = Fma(p, f, Set(kExp2Fine[3]));
+    p = Fma(p, f, Set(kExp2Fine[2]));
+    p = Fma(p, f, Set(kExp2Fine[1]));
+    p = Fma(p, f, Set(kExp2Fine[0]));
+  } else {
+    p = Fma(Set(kExp2Coarse[3]), f, Set(kExp2Coarse[2]));
+    p = Fma(p, f, Set(kExp2Coarse[1]));
+    p = Fma(p, f, Set(kExp2Coarse[0]));
+  }
+  p = Fma(p, f, Set(1.0f));
+  return AddBits(p, ShiftLeftBits<23>(shifted));
 }
 
 }  // namespace skein::kernels::simd
