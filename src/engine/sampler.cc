@@ -24,9 +24,14 @@ float Clamp(float value) {
 }
 
 bool AllFinite(std::span<const float> values) {
-  bool finite = true;
-  for (const float value : values) finite &= std::fabs(value) <= FLT_MAX;
-  return finite;
+  const auto is_finite = [](float value) { return std::fabs(value) <= FLT_MAX; };
+  const std::size_t whole = values.size() / 64 * 64;
+  for (std::size_t first = 0; first < whole; first += 64) {  // of fixed length, for compilers to make vector code of
+    std::int32_t not_finite = 0;
+    for (std::size_t i = 0; i < 64; ++i) not_finite |= is_finite(values[first + i]) ? 0 : 1;
+    if (not_finite != 0) return false;
+  }
+  return std::all_of(values.begin() + static_cast<std::ptrdiff_t>(whole), values.end(), is_finite);
 }
 
 bool IsAllowed(std::span<const std::uint64_t> allowed, TokenId token) {

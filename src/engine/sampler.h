@@ -77,6 +77,7 @@ class Sampler {
   static bool IsBetter(const Candidate& a, const Candidate& b) {
     return a.z > b.z || (a.z == b.z && a.token < b.token);
   }
+  struct Winner;
   // Where noise comes from.
   struct Key {
     std::uint64_t seed;
@@ -92,11 +93,12 @@ class Sampler {
 
   TokenId Draw(const scheduler::SamplingParameters& parameters, const Key& key);
   void KeepBest(std::span<const float> values, std::size_t count);
-  void KeepTopP(std::span<float> z, bool filtered, float top_p);
+  void KeepTopP(std::span<const float> z, bool filtered, float top_p);
   void KeepMinP(float min_p);
   void Gather(std::span<const float> z, float lowest);
   std::uint64_t Mass(float z) const;
   float NoisyScore(float z, std::uint32_t random) const;
+  float ScoreOf(Candidate candidate, const Key& key) const;
   TokenId DrawFromAll(std::span<const float> z, const Key& key) const;
   TokenId DrawFromCandidates(const Key& key) const;
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Drawing a token: temperature, top-k, top-p, min-p, then Gumbel noise (Gumbel 1954; the largest of logit + noise has
-// the softmax's distribution). Nothing is sorted whole: top-k keeps a buffer of twice k, top-p halves a range until it
-// finds where the mass is reached, and most of the vocabulary is ruled out by a bound before a logarithm is taken.
+// the softmax's distribution). Nothing is sorted whole: top-k keeps a buffer of twice k, top-p weighs buckets of z and
+// sorts only the one in which the mass is reached, and most of the vocabulary is ruled out by a bound before a logarithm
+// is taken.
 //
 // A probability's mass is exp(z) in units of 2^-40, an integer: sums of masses do not depend on the order in which they
 // are taken, so neither does the set that top-p keeps. Noise has a resolution of 2^-32.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cfloat>
 #include <cmath>
@@ -23,17 +25,34 @@ constexpr double kMassOfOne = 1099511627776.0;  // 2^40
 constexpr float kMassless = -28.5f;             // exp of it is below 2^-40
 constexpr float kUsualTail = -10.0f;            // top-p rarely keeps what is below
 constexpr float kNoiseMax = 23.0f;              // -log(2^-33) is 22.9
+constexpr std::size_t kBuckets = 1024;          // of 1/32 in z, the last one open
+constexpr std::size_t kManyCandidates = 4096;   // beyond, noise is cheaper for the whole vocabulary at once
+
+std::size_t BucketOf(float z) { return z <= -31.96875f ? kBuckets - 1 : static_cast<std::size_t>(z * -32.0f); }
 
 // Uniform in (0, 1); 1 itself only by rounding.
 float Uniform(std::uint32_t random) { return (static_cast<float>(random) + 0.5f) * 0x1p-32f; }
 
 // An upper bound of exp(x), at most 9 % too large: between powers of two the line through both lies above the curve. The
-// small addition is for the rounding of the product.
+// small addition is for the rounding of the product. NaN and what is very small give 2^-126.
 float ExpBound(float x) {
-  const float exponent = x * 1.4426951f + 0.002f;
-  if (!(exponent >= -126.0f)) return 0.0f;  // NaN too
-  if (exponent > 126.0f) return FLT_MAX;
+  float exponent = x * 1.4426951f + 0.002f;
+  exponent = exponent > -126.0f ? exponent : -126.0f;
+  exponent = exponent < 126.0f ? exponent : 126.0f;
   return std::bit_cast<float>(static_cast<std::int32_t>((exponent + 127.0f) * 0x1p23f));
+}
+
+// Whether a token with this z and noise may score more than `best`: with e >= u its score is at most z - log(u), so not
+// unless u < exp(z - best). Compares a number that is not larger than u.
+bool MayWin(float z, std::uint32_t random, float best) {
+  return static_cast<float>(static_cast<std::int32_t>(random >> 1)) * (0x1p-31f * 0.999999f) <= ExpBound(z - best);
+}
+
+// Of 64 tokens. A loop of fixed length without branches, so that compilers make vector code of it.
+bool AnyMayWin(const float* z, const std::array<std::uint32_t, 64>& random, float best) {
+  std::int32_t any = 0;
+  for (std::size_t i = 0; i < 64; ++i) any |= MayWin(z[i], random[i], best) ? 1 : 0;
+  return any != 0;
 }
 
 }  // namespace
@@ -48,7 +67,11 @@ TokenId Sampler::Draw(const scheduler::SamplingParameters& parameters, const Key
     KeepBest(adjusted_, static_cast<std::size_t>(parameters.top_k));
     for (Candidate& candidate : candidates_) candidate.z = scaled(candidate.z);
   } else {
-    for (float& logit : adjusted_) logit = scaled(logit);
+    const std::size_t whole = adjusted_.size() / 64 * 64;
+    for (std::size_t first = 0; first < whole; first += 64) {  // of fixed length, for compilers to make vector code of
+      for (std::size_t i = 0; i < 64; ++i) adjusted_[first + i] = scaled(adjusted_[first + i]);
+    }
+    for (std::size_t i = whole; i < adjusted_.size(); ++i) adjusted_[i] = scaled(adjusted_[i]);
   }
   const bool by_mass = parameters.top_p < 1.0f;
   if (by_mass) KeepTopP(adjusted_, by_rank, parameters.top_p);
@@ -56,7 +79,10 @@ TokenId Sampler::Draw(const scheduler::SamplingParameters& parameters, const Key
     if (!by_rank && !by_mass) Gather(adjusted_, rows_->log(parameters.min_p));
     KeepMinP(parameters.min_p);
   }
-  if (by_rank || by_mass || parameters.min_p > 0.0f) return DrawFromCandidates(key);
+  if (!by_rank && !by_mass && parameters.min_p <= 0.0f) return DrawFromAll(adjusted_, key);
+  if (candidates_.size() <= kManyCandidates) return DrawFromCandidates(key);
+  std::fill(adjusted_.begin(), adjusted_.end(), kForbidden);
+  for (const Candidate& candidate : candidates_) adjusted_[static_cast<std::size_t>(candidate.token)] = candidate.z;
   return DrawFromAll(adjusted_, key);
 }
 
@@ -96,42 +122,46 @@ std::uint64_t Sampler::Mass(float z) const {
 
 // Keeps the fewest likeliest tokens whose mass reaches top_p of the whole: of candidates_ when they were filtered, else
 // of z.
-void Sampler::KeepTopP(std::span<float> z, bool filtered, float top_p) {
-  const auto mass_between = [this](std::size_t begin, std::size_t end) {
-    std::uint64_t mass = 0;
-    for (std::size_t i = begin; i < end; ++i) mass += Mass(candidates_[i].z);
-    return mass;
+void Sampler::KeepTopP(std::span<const float> z, bool filtered, float top_p) {
+  std::array<std::uint64_t, kBuckets> masses;
+  const auto weigh = [&] {
+    std::uint64_t whole = 0;
+    masses.fill(0);
+    for (const Candidate& candidate : candidates_) {
+      const std::uint64_t mass = Mass(candidate.z);
+      masses[BucketOf(candidate.z)] += mass;
+      whole += mass;
+    }
+    return whole;
   };
   std::uint64_t needed = 0;
   if (filtered) {
-    needed = static_cast<std::uint64_t>(static_cast<double>(mass_between(0, candidates_.size())) * top_p);
+    needed = static_cast<std::uint64_t>(static_cast<double>(weigh()) * top_p);
   } else {
     needed = static_cast<std::uint64_t>(static_cast<double>(rows_->sum_exp(z.data(), 0.0f, vocabulary_)) * kMassOfOne *
                                         top_p);
     Gather(z, kUsualTail);
-    if (mass_between(0, candidates_.size()) < needed) Gather(z, -FLT_MAX);
-  }
-  // The border lies in [begin, end): the best `begin` are kept for certain, those behind `end` are not.
-  std::size_t begin = 0, end = candidates_.size();
-  const auto at = [this](std::size_t i) { return candidates_.begin() + static_cast<std::ptrdiff_t>(i); };
-  while (end - begin > 16) {
-    const std::size_t middle = begin + (end - begin) / 2;
-    std::nth_element(at(begin), at(middle), at(end), IsBetter);
-    const std::uint64_t mass = mass_between(begin, middle);
-    if (mass >= needed) {
-      end = middle;
-    } else {
-      needed -= mass;
-      begin = middle;
+    if (weigh() < needed) {
+      Gather(z, -FLT_MAX);
+      weigh();
     }
   }
-  std::sort(at(begin), at(end), IsBetter);
-  while (begin < end) {
-    const std::uint64_t mass = Mass(candidates_[begin++].z);
+  // All buckets before the border are kept whole; in it the order decides.
+  std::size_t border = 0;
+  while (border + 1 < kBuckets && masses[border] < needed) needed -= masses[border++];
+  const auto begin = std::partition(candidates_.begin(), candidates_.end(),
+                                    [=](const Candidate& candidate) { return BucketOf(candidate.z) < border; });
+  const auto end = std::partition(begin, candidates_.end(),
+                                  [=](const Candidate& candidate) { return BucketOf(candidate.z) == border; });
+  std::sort(begin, end, IsBetter);
+  auto kept = begin;
+  while (kept != end) {
+    const std::uint64_t mass = Mass(kept->z);
+    ++kept;
     if (mass >= needed) break;
     needed -= mass;
   }
-  candidates_.resize(std::max<std::size_t>(begin, 1));
+  candidates_.erase(kept, candidates_.end());
 }
 
 // Keeps tokens at least min_p times as likely as the likeliest, whose z is 0.
@@ -153,50 +183,56 @@ float Sampler::NoisyScore(float z, std::uint32_t random) const {
   return z - rows_->log(e);
 }
 
+// The largest score, the lower id among equals.
+struct Sampler::Winner {
+  float score;
+  TokenId token;
+  void Offer(float other, TokenId other_token) {
+    if (other > score || (other == score && other_token < token)) {
+      score = other;
+      token = other_token;
+    }
+  }
+};
+
+float Sampler::ScoreOf(Candidate candidate, const Key& key) const {
+  const auto token = static_cast<std::uint32_t>(candidate.token);
+  return NoisyScore(candidate.z, Philox({token / 4, key.position, key.choice, 0}, PhiloxKeyOf(key.seed))[token % 4]);
+}
+
+// The likeliest token goes first: its score rules out most of the others.
 TokenId Sampler::DrawFromAll(std::span<const float> z, const Key& key) const {
-  const PhiloxKey philox_key = PhiloxKeyOf(key.seed);
-  const auto noise_of = [&](std::uint32_t block) {
-    return Philox({block, key.position, key.choice, 0}, philox_key);
-  };
-  // The likeliest token first: its score rules out most of the others.
-  TokenId best_token = rows_->argmax(z.data(), vocabulary_);
-  float best = NoisyScore(z[static_cast<std::size_t>(best_token)],
-                          noise_of(static_cast<std::uint32_t>(best_token) / 4)[static_cast<std::size_t>(best_token) % 4]);
-  const std::size_t count = z.size();
-  for (std::size_t first = 0; first < count; first += 4) {
-    const std::size_t end = std::min(first + 4, count);
-    float largest = z[first];
-    for (std::size_t i = first + 1; i < end; ++i) largest = std::max(largest, z[i]);
-    if (largest + kNoiseMax < best) continue;
-    const PhiloxCounter noise = noise_of(static_cast<std::uint32_t>(first / 4));
-    for (std::size_t i = first; i < end; ++i) {
-      // e >= u, so the score is at most z - log(u): no better than `best` unless u < exp(z - best).
-      if (Uniform(noise[i - first]) > ExpBound(z[i] - best)) continue;
-      const float score = NoisyScore(z[i], noise[i - first]);
-      const auto token = static_cast<TokenId>(i);
-      if (score > best || (score == best && token < best_token)) {
-        best = score;
-        best_token = token;
+  const TokenId likeliest = rows_->argmax(z.data(), vocabulary_);
+  Winner winner{ScoreOf({z[static_cast<std::size_t>(likeliest)], likeliest}, key), likeliest};
+  std::array<std::uint32_t, 64> noise;
+  std::array<float, 64> tail;
+  for (std::size_t first = 0; first < z.size(); first += 64) {
+    const std::size_t count = std::min<std::size_t>(64, z.size() - first);
+    const float* part = z.data() + first;
+    if (count < 64) {
+      tail.fill(kForbidden);
+      std::copy_n(part, count, tail.begin());
+      part = tail.data();
+    }
+    PhiloxSixteen(static_cast<std::uint32_t>(first / 4), {key.position, key.choice, 0}, PhiloxKeyOf(key.seed), noise);
+    if (!AnyMayWin(part, noise, winner.score)) continue;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (MayWin(part[i], noise[i], winner.score)) {
+        winner.Offer(NoisyScore(part[i], noise[i]), static_cast<TokenId>(first + i));
       }
     }
   }
-  return best_token;
+  return winner.token;
 }
 
 TokenId Sampler::DrawFromCandidates(const Key& key) const {
-  const PhiloxKey philox_key = PhiloxKeyOf(key.seed);
-  const Candidate* best_candidate = nullptr;
-  float best = kForbidden;
+  const Candidate likeliest = *std::min_element(candidates_.begin(), candidates_.end(), IsBetter);
+  Winner winner{ScoreOf(likeliest, key), likeliest.token};
   for (const Candidate& candidate : candidates_) {
-    const auto token = static_cast<std::uint32_t>(candidate.token);
-    const PhiloxCounter noise = Philox({token / 4, key.position, key.choice, 0}, philox_key);
-    const float score = NoisyScore(candidate.z, noise[token % 4]);
-    if (best_candidate == nullptr || score > best || (score == best && candidate.token < best_candidate->token)) {
-      best = score;
-      best_candidate = &candidate;
-    }
+    if (candidate.z + kNoiseMax < winner.score) continue;
+    winner.Offer(ScoreOf(candidate, key), candidate.token);
   }
-  return best_candidate->token;
+  return winner.token;
 }
 
 }  // namespace skein::engine
