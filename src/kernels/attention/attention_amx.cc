@@ -40,17 +40,21 @@ struct TileEngine {
   using Element = std::uint16_t;
   static constexpr bool kExact = false;
   static constexpr bool kWholeValueTiles = true;
-  static constexpr int kGroupRows = 16;
+  static constexpr int kGroupRows = 32;
   static constexpr bool kPrefetches = false;
 
   // [row tile of 16][step of 32 dimensions][16][32]
   static int QueryPlace(int d, int row, int dim) {
     return (row / 16 * (d / 32) + dim / 32) * 512 + row % 16 * 32 + dim % 32;
   }
-  // [key tile of 32][16][32]
+  // [row tile of 16][key tile of 32][16][32]
   static constexpr int kProbabilityStep = 512;
-  static int ProbabilityPlace(int row) { return row * 32; }
+  static constexpr int kProbabilityTile = kSplitKeys / 32 * kProbabilityStep;
+  static int ProbabilityPlace(int row) { return row / 16 * kProbabilityTile + row % 16 * 32; }
   SKEIN_V16_INLINE void StoreElements(std::uint16_t* place, V16 x) { StoreBf16(place, x); }
+  SKEIN_V16_INLINE void StorePair(std::uint16_t* place, V16 x, V16 y) {
+    _mm512_storeu_si512(place, (__m512i)_mm512_cvtne2ps_pbh(y.v, x.v));
+  }
 
   // A lone group has a tile row per row; several take 16 each, the last one too: unused rows cost nothing there.
   static void Begin(int rows) { Configure(rows < 16 ? rows : 16); }
@@ -59,8 +63,9 @@ struct TileEngine {
   // that nobody wants, into a sum that is cleared before its next use, keeps it awake.
   SKEIN_V16_INLINE void StayAwake() { _tile_dpbf16ps(3, 4, 6); }
 
-  static void Scores(const Element* queries, int, int d, const std::byte* const* keys, int tiles, float* scores) {
+  static void Scores(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
     MemoryBarrier();
+    if (rows > 16) return ScoresOfTwo(queries, d, keys, tiles, scores);
     for (int tile = 0; tile < tiles; tile += 2) {
       _tile_zero(0);
       _tile_zero(1);
@@ -76,9 +81,62 @@ struct TileEngine {
     }
   }
 
-  static void Weigh(const Element* probabilities, int, int d, const std::byte* const* values, int key_count, float* out) {
+  // The same for two row tiles.
+  static void ScoresOfTwo(const Element* queries, int d, const std::byte* const* keys, int tiles, float* scores) {
+    const int steps = d / 32;
+    for (int tile = 0; tile < tiles; tile += 2) {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int s = 0; s < steps; ++s) {
+        _tile_loadd(4, queries + s * 512, 64);
+        _tile_loadd(6, keys[tile] + s * 1024, 64);
+        _tile_loadd(7, keys[tile + 1] + s * 1024, 64);
+        _tile_loadd(5, queries + (steps + s) * 512, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      float* into = scores + tile * ScoreTile<TileEngine>();
+      _tile_stored(0, into, 64);
+      _tile_stored(1, into + ScoreTile<TileEngine>(), 64);
+      _tile_stored(2, into + 256, 64);
+      _tile_stored(3, into + ScoreTile<TileEngine>() + 256, 64);
+    }
+  }
+
+  static void WeighTwo(const Element* probabilities, int d, const std::byte* const* values, int tiles, float* out) {
+    const int stride = d * static_cast<int>(sizeof(float));
+    for (int column = 0; column < d; column += 32) {
+      const int offset = column * 64;
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_zero(2);
+      _tile_zero(3);
+      for (int t = 0; t < tiles; ++t) {
+        _tile_loadd(4, probabilities + t * kProbabilityStep, 64);
+        _tile_loadd(6, values[t] + offset, 64);
+        _tile_loadd(7, values[t] + offset + 1024, 64);
+        _tile_loadd(5, probabilities + kProbabilityTile + t * kProbabilityStep, 64);
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
+      }
+      _tile_stored(0, out + column, stride);
+      _tile_stored(1, out + column + 16, stride);
+      _tile_stored(2, out + 16 * d + column, stride);
+      _tile_stored(3, out + 16 * d + column + 16, stride);
+    }
+  }
+
+  static void Weigh(const Element* probabilities, int rows, int d, const std::byte* const* values, int key_count,
+                    float* out) {
     MemoryBarrier();
     const int tiles = (key_count + 31) / 32;
+    if (rows > 16) return WeighTwo(probabilities, d, values, tiles, out);
     const int stride = d * static_cast<int>(sizeof(float));
     int column = 0;
     for (; column + 64 <= d; column += 64) {

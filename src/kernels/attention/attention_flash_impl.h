@@ -10,7 +10,7 @@
 //   kGroupRows; kPrefetches: fetches values into L1 during softmax
 //   QueryPlace(d, row, dim): where an element stands; 16 consecutive ones stay together
 //   ProbabilityPlace(row), kProbabilityStep: where a row's probabilities begin, and the way from one 32 to the next
-//   StoreElements(place, V16): writes 16 of them, rounded
+//   StoreElements(place, V16): writes 16 of them, rounded; StorePair(place, V16, V16): 32
 //   Begin(rows) before a chunk, Scores(queries, rows, d, keys, tiles, scores),
 //   Weigh(probabilities, rows, d, values, key_count, out), StayAwake() now and then during softmax
 // Scores of row r with key tile t stand at t * ScoreTile<Engine>() + r * 16; split_out is [rows][d].
@@ -200,10 +200,9 @@ SKEIN_V16_INLINE float RowProbabilities(const float* row_scores, int visible, in
   for (int pair = 0; pair < seen.full; ++pair) {
     const V16 p = probability(2 * pair);
     sum = Add(sum, p);
-    Engine::StoreElements(into, weigh(2 * pair, p));
     const V16 q = probability(2 * pair + 1);
     sum = Add(sum, q);
-    Engine::StoreElements(into + 16, weigh(2 * pair + 1, q));
+    Engine::StorePair(into, weigh(2 * pair, p), weigh(2 * pair + 1, q));
     into += Engine::kProbabilityStep;
   }
   int pair = seen.full;

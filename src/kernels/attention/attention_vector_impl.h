@@ -109,6 +109,10 @@ struct VectorEngine {
   static int ProbabilityPlace(int row) { return row * kSplitKeys; }
   SKEIN_V16_INLINE void StoreElements(Element* place, V16 x) { Product::StoreElements(place, x); }
 
+  SKEIN_V16_INLINE void StorePair(Element* place, V16 x, V16 y) {
+    StoreElements(place, x);
+    StoreElements(place + 16, y);
+  }
   static void Begin(int) {}
   static void StayAwake() {}
 

@@ -59,7 +59,7 @@ SKEIN_V16_INLINE V16 Exp2OfNegative(V16 x) {
   using namespace math;
   const V16 clamped = Max(Set(kExp2Lowest), x);
   const V16 shifted = Add(clamped, Set(kRoundingMagic));
-  const V16 f = Sub(clamped, Sub(shifted, Set(kRoundingMagic)));
+  const V16 f = BeyondNearest(clamped);
   V16 p;
   if constexpr (kFine) {
     p = Fma(Set(kExp2Fine[5]), f, Set(kExp2Fine[4]));
