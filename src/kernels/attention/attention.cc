@@ -65,7 +65,8 @@ AttentionKernel SelectAttention(KernelPath path, Arithmetic arithmetic, KvType t
     return path == KernelPath::kAmx ? AttentionAmx() : AttentionRef(arithmetic);
   }
   if (path == KernelPath::kAvx2) return AttentionAvx2(arithmetic);
-  if (arithmetic != Arithmetic::kExact && Cpu().avx512_bf16) return AttentionAvx512Bf16();
+  // Processors with tiles run vdpbf16ps at half the rate of fp32 FMAs.
+  if (arithmetic != Arithmetic::kExact && Cpu().avx512_bf16 && !Cpu().amx) return AttentionAvx512Bf16();
   return AttentionAvx512(arithmetic);
 #else
   static_cast<void>(path);

@@ -83,14 +83,45 @@ struct SplitKeys {
   const float* value_scales[kSplitTiles];
 };
 
+// Bytes become bf16, exactly. Requires: `elements` is a multiple of 64.
+#if defined(__AVX512VBMI__)
+struct Int8Table {
+  alignas(64) std::uint8_t low[128];  // of the bf16 of 0..127
+  alignas(64) std::uint8_t high[128];
+  constexpr Int8Table() : low(), high() {
+    for (int i = 0; i < 128; ++i) {
+      const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, static_cast<float>(i));
+      low[i] = static_cast<std::uint8_t>(bits >> 16);
+      high[i] = static_cast<std::uint8_t>(bits >> 24);
+    }
+  }
+};
+constexpr Int8Table kInt8Table;
+
+SKEIN_V16_INLINE void WidenInt8(const std::byte* from, int elements, std::byte* into) {
+  const __m512i low0 = _mm512_load_si512(kInt8Table.low), low1 = _mm512_load_si512(kInt8Table.low + 64);
+  const __m512i high0 = _mm512_load_si512(kInt8Table.high), high1 = _mm512_load_si512(kInt8Table.high + 64);
+  const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // so that unpacking leaves elements in order
+  const __m512i sign = _mm512_set1_epi8(-128);
+  for (int i = 0; i < elements; i += 64) {
+    const __m512i q = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(from + i));
+    const __m512i magnitude = _mm512_abs_epi8(q);
+    const __m512i low = _mm512_permutex2var_epi8(low0, magnitude, low1);
+    const __m512i high = _mm512_or_si512(_mm512_permutex2var_epi8(high0, magnitude, high1), _mm512_and_si512(q, sign));
+    _mm512_storeu_si512(into + 2 * i, _mm512_unpacklo_epi8(low, high));
+    _mm512_storeu_si512(into + 2 * i + 64, _mm512_unpackhi_epi8(low, high));
+  }
+}
+#else
 SKEIN_V16_INLINE void WidenInt8(const std::byte* from, int elements, std::byte* into) {
   for (int i = 0; i < elements; i += 16) {
     StoreBf16(reinterpret_cast<std::uint16_t*>(into) + i, FromInt8(reinterpret_cast<const std::int8_t*>(from) + i));
   }
 }
+#endif
 
 // F32 keys [16][d] become [d][16].
-void TransposeKeys(const float* from, int d, float* into) {
+[[maybe_unused]] void TransposeKeys(const float* from, int d, float* into) {
   for (int key = 0; key < 16; ++key) {
     for (int dim = 0; dim < d; ++dim) into[dim * 16 + key] = from[key * d + dim];
   }

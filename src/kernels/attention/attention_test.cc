@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/attention/attention_paths.h"
+#include "kernels/cpu.h"
 
 namespace skein::kernels {
 namespace {
@@ -113,7 +114,7 @@ class Attention : public testing::Test {
   void SetUp() override { _mm_setcsr(_mm_getcsr() | 0x8040); }
 };
 
-// The kernels of the paths that this machine has, and the one for processors without bf16 instructions.
+// The kernels that this machine can run, also those that are chosen on other machines only.
 std::vector<AttentionKernel> FastKernels(const Case& c) {
   std::vector<AttentionKernel> kernels;
   for (KernelPath path : AvailablePaths()) {
@@ -122,6 +123,7 @@ std::vector<AttentionKernel> FastKernels(const Case& c) {
 #if defined(__x86_64__)
     if (path == KernelPath::kAvx512Vnni && c.arithmetic == Arithmetic::kBf16P) {
       kernels.push_back(AttentionAvx512(c.arithmetic));
+      if (Cpu().avx512_bf16) kernels.push_back(AttentionAvx512Bf16());
     }
 #endif
   }
