@@ -4,9 +4,11 @@
 #include "kernels/linear/linear.h"
 
 #include "base/check.h"
+#include "kernels/cpu.h"
 #include "kernels/linear/linear_amx.h"
 #include "kernels/linear/linear_ref.h"
 #include "kernels/linear/linear_task.h"
+#include "kernels/linear/linear_vector.h"
 
 namespace skein::kernels {
 namespace {
@@ -42,6 +44,7 @@ void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Acti
 }
 
 std::size_t NoScratch(const Cells&) { return 0; }
+std::size_t VectorScratch(const Cells&) { return kVectorScratchBytes; }
 std::size_t AmxScratch(const Cells&) { return LinearAmxScratchBytes(); }
 
 struct Entry {
@@ -51,17 +54,55 @@ struct Entry {
   Arithmetic arithmetic;
   decltype(LinearKernel::run) run;
   decltype(LinearKernel::scratch_bytes) scratch_bytes = NoScratch;
+  bool needs_bf16 = false;  // the instruction vdpbf16ps
 };
 
 using enum WeightFormat;
 using enum Arithmetic;
 using enum KernelPath;
 
+// Among kernels of one path the first that the processor can run is taken.
 constexpr Entry kKernels[] = {
     {"amx/bf16t/w4", kAmx, kW4, kBf16T, Run<LinearAmxBf16TW4>, AmxScratch},
     {"amx/bf16t/w4min", kAmx, kW4Min, kBf16T, Run<LinearAmxBf16TW4Min>, AmxScratch},
     {"amx/bf16t/w8", kAmx, kW8, kBf16T, Run<LinearAmxBf16TW8>, AmxScratch},
     {"amx/bf16t/bf16", kAmx, kBf16, kBf16T, Run<LinearAmxBf16TBf16>, AmxScratch},
+    {"avx512vnni/bf16p/w4", kAvx512Vnni, kW4, kBf16P, Run<LinearAvx512Bf16P<kW4>>, VectorScratch, true},
+    {"avx512vnni/bf16p/w4min", kAvx512Vnni, kW4Min, kBf16P, Run<LinearAvx512Bf16P<kW4Min>>, VectorScratch, true},
+    {"avx512vnni/bf16p/w8", kAvx512Vnni, kW8, kBf16P, Run<LinearAvx512Bf16P<kW8>>, VectorScratch, true},
+    {"avx512vnni/bf16p/bf16", kAvx512Vnni, kBf16, kBf16P, Run<LinearAvx512Bf16P<kBf16>>, VectorScratch, true},
+    {"avx512vnni/int8g32/w4", kAvx512Vnni, kW4, kInt8G32, Run<LinearVnniInt8G32<kW4>>, VectorScratch},
+    {"avx512vnni/int8g32/w4min", kAvx512Vnni, kW4Min, kInt8G32, Run<LinearVnniInt8G32<kW4Min>>, VectorScratch},
+    {"avx512vnni/int8g32/w8", kAvx512Vnni, kW8, kInt8G32, Run<LinearVnniInt8G32<kW8>>, VectorScratch},
+    {"avx512vnni/bf16t/w4", kAvx512Vnni, kW4, kBf16T, Run<LinearAvx512<kW4, kBf16T>>, VectorScratch},
+    {"avx512vnni/bf16t/w4min", kAvx512Vnni, kW4Min, kBf16T, Run<LinearAvx512<kW4Min, kBf16T>>, VectorScratch},
+    {"avx512vnni/bf16t/w8", kAvx512Vnni, kW8, kBf16T, Run<LinearAvx512<kW8, kBf16T>>, VectorScratch},
+    {"avx512vnni/bf16t/bf16", kAvx512Vnni, kBf16, kBf16T, Run<LinearAvx512<kBf16, kBf16T>>, VectorScratch},
+    {"avx512vnni/bf16p-fma/w4", kAvx512Vnni, kW4, kBf16P, Run<LinearAvx512<kW4, kBf16P>>, VectorScratch},
+    {"avx512vnni/bf16p-fma/w4min", kAvx512Vnni, kW4Min, kBf16P, Run<LinearAvx512<kW4Min, kBf16P>>, VectorScratch},
+    {"avx512vnni/bf16p-fma/w8", kAvx512Vnni, kW8, kBf16P, Run<LinearAvx512<kW8, kBf16P>>, VectorScratch},
+    {"avx512vnni/bf16p-fma/bf16", kAvx512Vnni, kBf16, kBf16P, Run<LinearAvx512<kBf16, kBf16P>>, VectorScratch},
+    {"avx512vnni/exact/w4", kAvx512Vnni, kW4, kExact, Run<LinearAvx512<kW4, kExact>>, VectorScratch},
+    {"avx512vnni/exact/w4min", kAvx512Vnni, kW4Min, kExact, Run<LinearAvx512<kW4Min, kExact>>, VectorScratch},
+    {"avx512vnni/exact/w8", kAvx512Vnni, kW8, kExact, Run<LinearAvx512<kW8, kExact>>, VectorScratch},
+    {"avx512vnni/exact/bf16", kAvx512Vnni, kBf16, kExact, Run<LinearAvx512<kBf16, kExact>>, VectorScratch},
+    {"avx512vnni/exact/f32", kAvx512Vnni, kF32, kExact, Run<LinearAvx512<kF32, kExact>>, VectorScratch},
+    {"avx2/int8g32/w4", kAvx2, kW4, kInt8G32, Run<LinearAvx2Int8G32<kW4>>, VectorScratch},
+    {"avx2/int8g32/w4min", kAvx2, kW4Min, kInt8G32, Run<LinearAvx2Int8G32<kW4Min>>, VectorScratch},
+    {"avx2/int8g32/w8", kAvx2, kW8, kInt8G32, Run<LinearAvx2Int8G32<kW8>>, VectorScratch},
+    {"avx2/bf16t/w4", kAvx2, kW4, kBf16T, Run<LinearAvx2<kW4, kBf16T>>, VectorScratch},
+    {"avx2/bf16t/w4min", kAvx2, kW4Min, kBf16T, Run<LinearAvx2<kW4Min, kBf16T>>, VectorScratch},
+    {"avx2/bf16t/w8", kAvx2, kW8, kBf16T, Run<LinearAvx2<kW8, kBf16T>>, VectorScratch},
+    {"avx2/bf16t/bf16", kAvx2, kBf16, kBf16T, Run<LinearAvx2<kBf16, kBf16T>>, VectorScratch},
+    {"avx2/bf16p/w4", kAvx2, kW4, kBf16P, Run<LinearAvx2<kW4, kBf16P>>, VectorScratch},
+    {"avx2/bf16p/w4min", kAvx2, kW4Min, kBf16P, Run<LinearAvx2<kW4Min, kBf16P>>, VectorScratch},
+    {"avx2/bf16p/w8", kAvx2, kW8, kBf16P, Run<LinearAvx2<kW8, kBf16P>>, VectorScratch},
+    {"avx2/bf16p/bf16", kAvx2, kBf16, kBf16P, Run<LinearAvx2<kBf16, kBf16P>>, VectorScratch},
+    {"avx2/exact/w4", kAvx2, kW4, kExact, Run<LinearAvx2<kW4, kExact>>, VectorScratch},
+    {"avx2/exact/w4min", kAvx2, kW4Min, kExact, Run<LinearAvx2<kW4Min, kExact>>, VectorScratch},
+    {"avx2/exact/w8", kAvx2, kW8, kExact, Run<LinearAvx2<kW8, kExact>>, VectorScratch},
+    {"avx2/exact/bf16", kAvx2, kBf16, kExact, Run<LinearAvx2<kBf16, kExact>>, VectorScratch},
+    {"avx2/exact/f32", kAvx2, kF32, kExact, Run<LinearAvx2<kF32, kExact>>, VectorScratch},
     {"ref/int8g32/w4", kRef, kW4, kInt8G32, Run<LinearRefInt8G32>},
     {"ref/int8g32/w4min", kRef, kW4Min, kInt8G32, Run<LinearRefInt8G32>},
     {"ref/int8g32/w8", kRef, kW8, kInt8G32, Run<LinearRefInt8G32>},
@@ -86,6 +127,7 @@ LinearKernel SelectLinear(KernelPath path, WeightFormat format, Arithmetic arith
   SKEIN_CHECK(HasArithmetic(format, arithmetic));
   const Entry* best = nullptr;
   for (const Entry& entry : kKernels) {
+    if (entry.needs_bf16 && !Cpu().avx512_bf16) continue;
     if (entry.path > path || entry.format != format || entry.arithmetic != arithmetic) continue;
     if (best == nullptr || entry.path > best->path) best = &entry;
   }

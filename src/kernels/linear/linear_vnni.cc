@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// int8g32 by vpdpbusd: unsigned weights from the panel times signed activations, broadcast four at a time. The offset of
+// the weights (8 or 128) is taken out in advance: a cell's integer sum starts at -offset * sum of its activations.
+// A register block is up to 6 rows by 32 columns.
+#include <immintrin.h>
+
+#include "kernels/linear/linear_vector.h"
+#include "kernels/linear/panel.h"
+
+namespace skein::kernels {
+namespace {
+
+constexpr int kWidth = 32;
+constexpr int kCell = 32;
+constexpr int kBlockRows = 6;
+
+// Pointers of a register block, advanced cell by cell.
+struct Rows {
+  const std::byte* values;
+  std::ptrdiff_t value_stride;
+  const float* scales;
+  const float* scaled_sums;
+  const std::int32_t* sums;
+  std::ptrdiff_t scale_stride;
+};
+
+// One cell: integer sums, then one FMA (two with a minimum) into `acc`.
+template <WeightFormat format, int place, int rows>
+inline __attribute__((always_inline)) void AddCell(const std::byte* unit, const Rows& in, int cell, __m512 (&acc)[rows][2]) {
+  constexpr int kOffset = format == WeightFormat::kW8 ? 128 : format == WeightFormat::kW4 ? 8 : 0;
+  const __m512i low_nibbles = _mm512_set1_epi8(0x0f);
+  __m512i sum[rows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; ++r) {
+    sum[r][0] = kOffset == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(-kOffset * in.sums[r * in.scale_stride + cell]);
+    sum[r][1] = sum[r][0];
+  }
+  const std::byte* a = in.values + cell * kCell;
+#pragma GCC unroll 8
+  for (int quad = 0; quad < 8; ++quad) {
+    __m512i w0 = _mm512_load_si512(unit + 128 * quad);
+    __m512i w1 = _mm512_load_si512(unit + 128 * quad + 64);
+    if constexpr (format != WeightFormat::kW8) {
+      if constexpr (place == 1) {
+        w0 = _mm512_srli_epi16(w0, 4);
+        w1 = _mm512_srli_epi16(w1, 4);
+      }
+      w0 = _mm512_and_si512(w0, low_nibbles);
+      w1 = _mm512_and_si512(w1, low_nibbles);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; ++r) {
+      const __m512i x = _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(a + r * in.value_stride + 4 * quad));
+      sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], w0, x);
+      sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], w1, x);
+    }
+  }
+  const auto halves = [](const std::byte* p) { return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p))); };
+  const std::byte* scales = unit + 8 * kRowBytes + place * kHalvesBytes;
+  const __m512 d0 = halves(scales);
+  const __m512 d1 = halves(scales + 32);
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; ++r) {
+    const __m512 da = _mm512_set1_ps(in.scales[r * in.scale_stride + cell]);
+    acc[r][0] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][0]), _mm512_mul_ps(da, d0), acc[r][0]);
+    acc[r][1] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][1]), _mm512_mul_ps(da, d1), acc[r][1]);
+  }
+  if constexpr (format == WeightFormat::kW4Min) {
+    const __m512 m0 = halves(scales + 2 * kHalvesBytes);
+    const __m512 m1 = halves(scales + 2 * kHalvesBytes + 32);
+#pragma GCC unroll 6
+    for (int r = 0; r < rows; ++r) {
+      const __m512 scaled_sum = _mm512_set1_ps(in.scaled_sums[r * in.scale_stride + cell]);
+      acc[r][0] = _mm512_fmadd_ps(m0, scaled_sum, acc[r][0]);
+      acc[r][1] = _mm512_fmadd_ps(m1, scaled_sum, acc[r][1]);
+    }
+  }
+}
+
+template <WeightFormat format, int rows>
+void Block(const std::byte* panel, int cells, const Rows& in, float* out) {
+  __m512 acc[rows][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
+  const std::byte* unit = panel;
+  for (int cell = 0; cell < cells; cell += CellsPerUnit(format)) {
+    AddCell<format, 0, rows>(unit, in, cell, acc);
+    if constexpr (CellsPerUnit(format) == 2) AddCell<format, 1, rows>(unit, in, cell + 1, acc);
+    unit += UnitBytes(format);
+  }
+  // `unit` is at the column scales now.
+  const __m512 scale0 = _mm512_loadu_ps(reinterpret_cast<const float*>(unit));
+  const __m512 scale1 = _mm512_loadu_ps(reinterpret_cast<const float*>(unit) + 16);
+#pragma GCC unroll 6
+  for (int r = 0; r < rows; ++r) {
+    _mm512_storeu_ps(out + r * kWidth, _mm512_mul_ps(acc[r][0], scale0));
+    _mm512_storeu_ps(out + r * kWidth + 16, _mm512_mul_ps(acc[r][1], scale1));
+  }
+}
+
+template <WeightFormat format, int rows>
+void BlockOf(int actual, const std::byte* panel, int cells, const Rows& in, float* out) {
+  if (actual == rows) {
+    Block<format, rows>(panel, cells, in, out);
+  } else if constexpr (rows > 1) {
+    BlockOf<format, rows - 1>(actual, panel, cells, in, out);
+  }
+}
+
+}  // namespace
+
+template <WeightFormat format>
+void LinearVnniInt8G32(const LinearTask& task) {
+  auto* tile = reinterpret_cast<float*>(task.scratch);  // [64, 32]
+  for (int index = task.panel_begin; index < task.panel_end; ++index) {
+    const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
+    for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
+      const int rows = task.row_end - row < kPieceRows ? task.row_end - row : kPieceRows;
+      // Blocks of nearly equal size: 4 + 4 rows rather than 6 + 2.
+      const int blocks = (rows + kBlockRows - 1) / kBlockRows;
+      for (int block = 0; block < blocks; ++block) {
+        const int begin = rows * block / blocks;
+        const int end = rows * (block + 1) / blocks;
+        const std::ptrdiff_t at = (row + begin) * task.scale_stride;
+        const Rows in = {task.values + (row + begin) * task.value_stride, task.value_stride, task.scales + at,
+                         task.scaled_sums + at, task.sums + at, task.scale_stride};
+        BlockOf<format, kBlockRows>(end - begin, panel, task.cells, in, tile + begin * kWidth);
+      }
+      task.take(task.context, index, row, rows, tile);
+    }
+  }
+}
+
+template void LinearVnniInt8G32<WeightFormat::kW4>(const LinearTask&);
+template void LinearVnniInt8G32<WeightFormat::kW4Min>(const LinearTask&);
+template void LinearVnniInt8G32<WeightFormat::kW8>(const LinearTask&);
+
+}  // namespace skein::kernels
