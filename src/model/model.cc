@@ -51,7 +51,7 @@ Result<std::unique_ptr<Model>> Model::Load(const formats::ModelFile& file, const
   const MemoryLimit limit =
       options.memory_limit > 0 ? MemoryLimit{options.memory_limit, "the limit that was set"} : AvailableMemory();
   SKEIN_RETURN_IF_ERROR(CheckMemory(need, limit));
-  SKEIN_RETURN_IF_ERROR(PackWeights(file, plan, model->path_, options.progress, pool));
+  SKEIN_RETURN_IF_ERROR(PackWeights(file, plan, model->path_, options.progress, pool, model->weights_.memory));
   return model;
 }
 

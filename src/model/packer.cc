@@ -142,14 +142,18 @@ Status ReadVector(const formats::ModelFile& file, const VectorPlan& plan) {
 }  // namespace
 
 Status PackWeights(const formats::ModelFile& file, const WeightPlan& plan, kernels::KernelPath path,
-                   const LoadProgress& progress, kernels::ThreadPool& pool) {
+                   const LoadProgress& progress, kernels::ThreadPool& pool, Buffer& memory) {
   for (const VectorPlan& vector : plan.vectors) SKEIN_RETURN_IF_ERROR(ReadVector(file, vector));
   // Matrices first, all of them, so that their addresses stay; then the pieces.
+  Result<Buffer> all = Buffer::Allocate(plan.MatrixBytes());
+  if (!all.ok()) return all.status().WithContext("weights");
+  memory = std::move(all).value();
+  std::byte* place = memory.data();
   for (const MatrixPlan& matrix : plan.matrices) {
-    Result<kernels::PackedLinear> packed =
-        kernels::PackedLinear::Allocate(matrix.format, matrix.rows.outputs(), matrix.cells);
-    if (!packed.ok()) return packed.status().WithContext(matrix.name);
-    matrix.into->push_back({.packed = std::move(packed).value(),
+    kernels::PackedLinear packed =
+        kernels::PackedLinear::Place(matrix.format, matrix.rows.outputs(), matrix.cells, place);
+    place += packed.bytes();
+    matrix.into->push_back({.packed = std::move(packed),
                             .arithmetic = matrix.arithmetic,
                             .kernel = kernels::SelectLinear(path, matrix.format, matrix.arithmetic),
                             .first_column = matrix.first_column});

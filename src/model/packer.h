@@ -19,8 +19,9 @@ using LoadProgress = std::function<void(std::uint64_t done, std::uint64_t total)
 
 // Allocates, reads and packs everything in the plan into the places that it names. `path` chooses kernels. Errors: kLimit
 // (memory), kInvalidFile (a file that has become shorter).
+// `memory` becomes the buffer in which the packed matrices lie.
 Status PackWeights(const formats::ModelFile& file, const WeightPlan& plan, kernels::KernelPath path,
-                   const LoadProgress& progress, kernels::ThreadPool& pool);
+                   const LoadProgress& progress, kernels::ThreadPool& pool, Buffer& memory);
 
 // Bytes that the pieces of `threads` workers take at most.
 std::uint64_t PackerScratchBytes(const WeightPlan& plan, int threads);

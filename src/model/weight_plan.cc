@@ -38,11 +38,16 @@ Origin RowMap::OriginOf(int output) const {
   return {0, -1};
 }
 
-std::uint64_t WeightPlan::PackedBytes() const {
+std::uint64_t WeightPlan::MatrixBytes() const {
   std::uint64_t bytes = 0;
   for (const MatrixPlan& matrix : matrices) {
     bytes += kernels::PackedLinear::PackedBytes(matrix.format, matrix.rows.outputs(), matrix.cells);
   }
+  return bytes;
+}
+
+std::uint64_t WeightPlan::PackedBytes() const {
+  std::uint64_t bytes = MatrixBytes();
   for (const VectorPlan& vector : vectors) bytes += sizeof(float) * static_cast<std::uint64_t>(vector.rows.outputs());
   return bytes;
 }

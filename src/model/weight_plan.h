@@ -68,7 +68,8 @@ struct WeightPlan {
   std::vector<MatrixPlan> matrices;
   std::vector<VectorPlan> vectors;
 
-  std::uint64_t PackedBytes() const;
+  std::uint64_t MatrixBytes() const;  // packed
+  std::uint64_t PackedBytes() const;  // with the vectors
 };
 
 // Chooses the arithmetic of the model and of each matrix. `wanted` absent: auto, which depends on `best`, the best

@@ -36,6 +36,8 @@ struct LayerWeights {
 };
 
 struct ModelWeights {
+  // All packed matrices lie here one after the other, in huge pages where they are granted.
+  Buffer memory;
   // The embedding [vocabulary, hidden]; it is the head as well when `head` is empty.
   std::vector<Matrix> embedding;
   std::vector<LayerWeights> layers;
