@@ -120,10 +120,14 @@ std::string SimulatedExecutor::Compute(const scheduler::StepPlan& plan, schedule
   if (shape.outputs > limits_.step_outputs) return fmt::format("a plan of {} outputs", shape.outputs);
   for (std::size_t r = 0; r < plan.rows.size(); ++r) {
     const PlanRow& row = plan.rows[r];
+    for (std::size_t other = 0; other < r; ++other) {
+      if (plan.rows[other].sequence == row.sequence) return fmt::format("two rows of sequence {}", row.sequence.value);
+    }
     const auto found = sequences_.find(row.sequence.value);
     if (found == sequences_.end()) return fmt::format("a row of an unknown sequence {}", row.sequence.value);
     Sequence& sequence = found->second;
-    const std::size_t first = static_cast<std::size_t>(row.first_position);
+    if (row.first_position < 0) return "a position before the first";
+    const auto first = static_cast<std::size_t>(row.first_position);
     const std::size_t end = first + row.tokens.size();
     if (row.tokens.empty()) return fmt::format("a row without tokens of sequence {}", row.sequence.value);
     if (first >= sequence.hashes.size()) return fmt::format("a gap in sequence {}", row.sequence.value);

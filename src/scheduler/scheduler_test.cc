@@ -2,12 +2,25 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
+#include <new>
 
 #include <gtest/gtest.h>
 
 #include "scheduler/policies/registry.h"
+
+// Counts what is allocated by this program, for the test of steady steps.
+static std::atomic<std::size_t> allocation_count = 0;
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  ++allocation_count;
+  if (void* memory = std::malloc(size)) return memory;
+  std::abort();
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace skein::scheduler {
 namespace {
@@ -348,6 +361,34 @@ TEST(SchedulerTest, DeadlinesEndSequences) {
   scheduler.Commit(plan, Answer(plan));
   EXPECT_TRUE(scheduler.PlanStep(100).rows.empty());
   EXPECT_EQ(EndOf(scheduler.events(), 1).reason, FinishReason::kError);
+}
+
+// The time of a step would depend on the heap of a process that has been running for weeks.
+TEST(SchedulerTest, PlanningAStepOfAnswersAllocatesNothing) {
+  SchedulerLimits limits = kLimits;
+  limits.blocks = 1000;
+  limits.context = 1000;
+  Scheduler scheduler = MakeScheduler(limits);
+  for (std::uint64_t id = 1; id <= 8; ++id) ASSERT_TRUE(scheduler.Add(Asked(id, 5, 500), 0).ok());
+  for (int step = 0; step < 40; ++step) {
+    const StepPlan& plan = scheduler.PlanStep(0);
+    scheduler.Commit(plan, Answer(plan));
+    scheduler.events().clear();
+  }
+  std::size_t in_plans = 0, in_commits = 0;
+  for (int step = 0; step < 20; ++step) {
+    const std::size_t before = allocation_count;
+    const StepPlan& plan = scheduler.PlanStep(0);
+    in_plans += allocation_count - before;
+    ASSERT_EQ(plan.rows.size(), 8u);
+    StepResult result = Answer(plan);
+    const std::size_t before_commit = allocation_count;
+    scheduler.Commit(plan, std::move(result));
+    in_commits += allocation_count - before_commit;
+    scheduler.events().clear();
+  }
+  EXPECT_EQ(in_plans, 0u);
+  EXPECT_LE(in_commits, 8u);  // the lists of tokens grow now and then
 }
 
 // Users who type a wrong policy would have to read the source.
