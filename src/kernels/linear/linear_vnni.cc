@@ -14,6 +14,8 @@ namespace {
 constexpr int kWidth = 32;
 constexpr int kCell = 32;
 constexpr int kBlockRows = 6;
+constexpr int kStreamRows = 4;               // up to so many rows reading the panel is what takes the time
+constexpr std::size_t kPrefetchBytes = 8192;  // then ask for it so far ahead
 
 // Pointers of a register block, advanced cell by cell.
 struct Rows {
@@ -85,6 +87,11 @@ void Block(const std::byte* panel, int cells, const Rows& in, float* out) {
   for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
   const std::byte* unit = panel;
   for (int cell = 0; cell < cells; cell += CellsPerUnit(format)) {
+    if constexpr (rows <= kStreamRows) {
+      for (std::size_t line = 0; line < UnitBytes(format); line += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(unit + kPrefetchBytes + line), _MM_HINT_T1);
+      }
+    }
     AddCell<format, 0, rows>(unit, in, cell, acc);
     if constexpr (CellsPerUnit(format) == 2) AddCell<format, 1, rows>(unit, in, cell + 1, acc);
     unit += UnitBytes(format);
