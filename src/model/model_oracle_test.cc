@@ -4,6 +4,7 @@
 // random models, in both file formats and all weight types. Skipped where that reference data is not at hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -102,6 +103,12 @@ double WorstError(Runner& runner, const boost::json::object& expected, const std
   return worst;
 }
 
+std::string Named(const testing::TestParamInfo<const char*>& tested) {
+  std::string name = tested.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
 class FolderTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(FolderTest, ExactArithmeticMatches) {
@@ -117,7 +124,8 @@ TEST_P(FolderTest, ExactArithmeticMatches) {
 
 INSTANTIATE_TEST_SUITE_P(Llama, FolderTest,
                          testing::Values("llama-smol", "llama-plain", "llama-rope-llama3", "llama-rope-linear",
-                                         "llama-rope-yarn", "llama-bias"));
+                                         "llama-rope-yarn", "llama-bias"),
+                         Named);
 
 class GgufTest : public testing::TestWithParam<const char*> {};
 
@@ -143,7 +151,8 @@ TEST_P(GgufTest, ExactArithmeticMatches) {
 INSTANTIATE_TEST_SUITE_P(Llama, GgufTest,
                          testing::Values("llama-smol-BF16", "llama-rope-llama3-BF16", "llama-256-F32", "llama-256-F16",
                                          "llama-256-BF16", "llama-256-Q4_0", "llama-256-Q4_1", "llama-256-Q8_0",
-                                         "llama-256-split-00001-of-00002"));
+                                         "llama-256-split-00001-of-00002"),
+                         Named);
 
 }  // namespace
 }  // namespace skein::model
