@@ -47,7 +47,7 @@ constexpr Command kCommands[] = {
      "Lines are {\"prompt\", \"choices\", \"answer\"}; the choice of the highest mean log-probability is taken.", kMeasuring,
      &Invoke<EvalChoicesOptions, RunEvalChoices>},
     {"bench model", "MODEL", "measures prefill and decode",
-     "Lists have commas: -p 128,512. Every combination is a row; each has one repetition before it that is not counted.",
+     "Lists have commas: -p 128,512. Every combination is a row; each has one repetition first that is\nnot counted.",
      kMeasuring, &Invoke<BenchModelOptions, RunBenchModel>},
 };
 

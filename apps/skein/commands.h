@@ -113,6 +113,7 @@ struct MakeModelCommandOptions {
 Status RunMakeModel(const MakeModelCommandOptions& options, Context& context);
 
 struct ModelsOptions {
+  std::string path;
   OutputOptions output;
   void Describe(FieldList& fields);
 };

@@ -25,7 +25,7 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("exact", "", &exact, "the same as --arithmetic exact: fp32 everywhere, weights as stored");
   fields.Add("kernels", "NAME", &engine.kernels, "with which instructions")
       .OneOf({"auto", "amx", "avx512vnni", "avx2", "ref"});
-  fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache").OneOf({"auto", "bf16", "int8", "f32"});
+  fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache; f32 goes with exact").OneOf({"auto", "bf16", "int8", "f32"});
   fields.Add("context", "N", &engine.context, "longest sequence [the model's, or what memory holds]")
       .Range(1, kTokensMax);
   fields.Add("max-num-batched-tokens", "N", &engine.step_tokens, "tokens computed in one step, at most [512]")

@@ -65,10 +65,9 @@ Status RunEvalPerplexity(const EvalPerplexityOptions& options, Context& context)
     jobs.in_flight = kInFlight;
     jobs.cancellation = &cancellation;
     jobs.prompt = [&](std::size_t job) {
-      std::vector<TokenId> tokens;
-      if (begin == 1) tokens.push_back(tokenizer.bos());
-      const auto first = ids.begin() + static_cast<std::ptrdiff_t>(job * window);
-      tokens.insert(tokens.end(), first, first + static_cast<std::ptrdiff_t>(window));
+      std::vector<TokenId> tokens(begin + window, tokenizer.bos());
+      std::copy_n(ids.begin() + static_cast<std::ptrdiff_t>(job * window), window,
+                  tokens.begin() + static_cast<std::ptrdiff_t>(begin));
       return tokens;
     };
     jobs.on_event = [&](std::size_t job, const engine::PromptEvent& event) {

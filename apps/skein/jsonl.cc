@@ -7,11 +7,48 @@
 #include <charconv>
 #include <limits>
 
+#include "base/json_writer.h"
+
 namespace skein::app {
 namespace {
 
 constexpr std::uint64_t kInputBytesMax = 1ull << 31;
 constexpr std::size_t kDepthMax = 1000;  // of nested values in one line
+
+// JSON may hold halves of surrogate pairs (\\ud800), which are no characters: each becomes U+FFFD.
+std::string WithoutLoneSurrogates(std::string_view line) {
+  const auto unit_at = [&](std::size_t at) -> unsigned {
+    unsigned unit = 0;
+    if (at + 6 > line.size() || line[at] != '\\' || line[at + 1] != 'u') return 0;
+    const auto [end, error] = std::from_chars(line.data() + at + 2, line.data() + at + 6, unit, 16);
+    return error == std::errc() && end == line.data() + at + 6 ? unit : 0;
+  };
+  std::string out;
+  out.reserve(line.size());
+  for (std::size_t at = 0; at < line.size();) {
+    if (line[at] != '\\' || at + 1 >= line.size()) {
+      out += line[at++];
+      continue;
+    }
+    const unsigned unit = unit_at(at), next = unit_at(at + 6);
+    const bool high = unit >= 0xd800 && unit <= 0xdbff, low = unit >= 0xdc00 && unit <= 0xdfff;
+    const bool pair = high && next >= 0xdc00 && next <= 0xdfff;
+    const std::size_t length = pair ? 12 : unit != 0 ? 6 : 2;
+    if ((high || low) && !pair) {
+      out += "\\ufffd";
+    } else {
+      out += line.substr(at, length);
+    }
+    at += length;
+  }
+  return out;
+}
+
+Result<std::string> AnswerOne(std::string_view line, std::string_view shown, const AnswerLine& answer) {
+  SKEIN_ASSIGN_OR_RETURN(const boost::json::value value, ParseJson(WithoutLoneSurrogates(line), shown));
+  if (!value.is_object()) return InvalidArgument(fmt::format("{} is expected to be a JSON object", shown));
+  return answer(value.get_object());
+}
 
 }  // namespace
 
@@ -34,11 +71,16 @@ Status AnswerLines(const AnswerLine& answer, Context& context) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string shown = fmt::format("line {}", number);
-    SKEIN_ASSIGN_OR_RETURN(const boost::json::value value, ParseJson(line, shown));
-    if (!value.is_object()) return InvalidArgument(fmt::format("{} is expected to be a JSON object", shown));
-    Result<std::string> answered = answer(value.get_object());
-    if (!answered.ok()) return answered.status().WithContext(shown);
-    SKEIN_RETURN_IF_ERROR(context.out().Write(*answered + "\n"));
+    const Result<std::string> answered = AnswerOne(line, shown, answer);
+    std::string text;
+    if (answered.ok()) {
+      text = *answered;
+    } else {
+      JsonWriter json;
+      json.BeginObject().Member("error", answered.status().message()).EndObject();
+      text = json.Take();
+    }
+    SKEIN_RETURN_IF_ERROR(context.out().Write(text + "\n"));
   }
   return context.out().Flush();
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Commands that answer a line of JSON with a line of JSON: reading lines, and taking members out of them with errors
-// that name the line.
+// Commands that answer a line of JSON with a line of JSON: reading lines, and taking members out of them.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -18,7 +17,7 @@
 namespace skein::app {
 
 // Calls `answer` with each line of standard input, parsed, and writes what it returns (JSON text) as a line.
-// A line that is no JSON object ends the command: kInvalidArgument with its number.
+// A line that cannot be answered is answered by {"error": …}, so that every line has its answer.
 using AnswerLine = std::function<Result<std::string>(const boost::json::object& line)>;
 Status AnswerLines(const AnswerLine& answer, Context& context);
 

@@ -10,9 +10,17 @@
 
 namespace skein::app {
 
-void ModelsOptions::Describe(FieldList& fields) { output.Describe(fields); }
+void ModelsOptions::Describe(FieldList& fields) {
+  fields.Group("Models");
+  fields.Add("path", "NAME", &path, "only the path that this MODEL means").FlagOnly();
+  output.Describe(fields);
+}
 
-Status RunModels(const ModelsOptions&, Context& context) {
+Status RunModels(const ModelsOptions& options, Context& context) {
+  if (!options.path.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.path));
+    return context.out().Write(path + "\n");
+  }
   const std::vector<CachedModel> models = CachedModels();
   const auto is_default = [](const CachedModel& model) { return model.path == DefaultModelPath(); };
   if (context.json()) {

@@ -77,4 +77,29 @@ Status LoadedModel::ChooseContext() {
   return OkStatus();
 }
 
+Status LoadedModel::LoadWeights(const LoadProgress& progress) {
+  pool_ = std::make_unique<kernels::ThreadPool>(machine_.threads);
+  const std::uint64_t frames = kv_tokens_ / kernels::kFrameTokens;
+  SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens_)));
+  model::LoadOptions options;
+  options.arithmetic = machine_.arithmetic;
+  options.path = machine_.path;
+  options.progress = progress;
+  options.other_bytes = answer.need.kv_bytes;
+  SKEIN_ASSIGN_OR_RETURN(model_, model::Model::Load(*file_, options, *pool_));
+  info_.arithmetic = NameOf(model_->arithmetic());
+  info_.kernels = NameOf(model_->path());
+  const engine::MeshExecutorOptions executor_options{.kv_type = *machine_.kv_type,
+                                                     .blocks = static_cast<std::uint32_t>(frames),
+                                                     .context = info_.context,
+                                                     .step_tokens = machine_.step_tokens,
+                                                     .step_outputs = machine_.step_outputs};
+  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<engine::MeshExecutor> executor,
+                         engine::MeshExecutor::Create(*model_, *pool_, executor_options, clock_));
+  engine::EngineOptions engine_options;
+  engine_options.sequences = machine_.sequences;
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), engine_options, clock_));
+  return OkStatus();
+}
+
 }  // namespace skein::api

@@ -62,7 +62,8 @@ std::string FieldList::Help(int columns) const {
     left.append(used < width ? width - used : 2, ' ');
     std::string text = field.help_;
     if (!field.choices_.empty()) text += fmt::format(": {}", fmt::join(field.choices_, "|"));
-    if (!field.default_text_.empty() && !field.positional_) text += fmt::format(" [{}]", field.default_text_);
+    // A text that ends in brackets says its default in words.
+    if (!field.default_text_.empty() && !field.positional_ && !field.help_.ends_with(']')) text += fmt::format(" [{}]", field.default_text_);
     out += left;
     AppendWrapped(out, std::max(width, used + 2), static_cast<std::size_t>(columns), text);
   };
