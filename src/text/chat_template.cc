@@ -52,7 +52,7 @@ Value FromJson(Meter& meter, const json::value& value) {
     case json::kind::null: return Value::None().SetFromOutside(true);
     case json::kind::bool_: return Value::Bool(value.get_bool()).SetFromOutside(true);
     case json::kind::int64: return Value::Int(value.get_int64()).SetFromOutside(true);
-    case json::kind::uint64: return Value::Big(meter, templates::BigInt(value.get_uint64())).SetFromOutside(true);
+    case json::kind::uint64: return Value::Big(meter, templates::BigInt::FromUnsigned(value.get_uint64())).SetFromOutside(true);
     case json::kind::double_: return Value::Float(value.get_double()).SetFromOutside(true);
     case json::kind::string: return Value::String(meter, value.get_string(), kUntrusted);
     case json::kind::array: {

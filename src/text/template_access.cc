@@ -124,7 +124,7 @@ struct SliceRange {
 std::int64_t SliceBound(Run& run, const Value& part, std::int64_t length, std::int64_t low, std::int64_t high,
                         std::int64_t left_out) {
   if (part.is(Kind::kNone)) return left_out;
-  if (part.is(Kind::kBigInt)) return part.big() < 0 ? low : high;
+  if (part.is(Kind::kBigInt)) return part.big().negative() ? low : high;
   if (!part.IsInteger()) {
     if (!FailIfUndefined(run, part)) run.Fail("slice indices must be integers or None");
     return low;

@@ -72,15 +72,10 @@ Value Run::EvaluateConst(const Expr& expr) {
     case ConstKind::kFloat: value = Value::Float(expr.real); break;
     case ConstKind::kString: value = String(expr.text); break;
     case ConstKind::kInteger: {
-      // A digit at a time: the digits were checked by the lexer.
       const bool based = expr.text.size() > 2 && expr.text[0] == '0' && expr.text[1] > '9';
       const char mark = based ? static_cast<char>(expr.text[1] | 0x20) : 'd';
       const unsigned base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 10;
-      BigInt number = 0;
-      for (const char c : std::string_view(expr.text).substr(based ? 2 : 0)) {
-        number = number * base + static_cast<unsigned>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
-      }
-      value = Value::Big(meter_, std::move(number));
+      value = Value::Big(meter_, BigInt::FromDigits(std::string_view(expr.text).substr(based ? 2 : 0), base));
       break;
     }
   }
@@ -139,7 +134,10 @@ Value Run::EvaluateConcat(const Expr& expr) {
   if (autoescape_) {
     for (const Value& value : values) markup = markup || (value.IsString() && value.markup());
   }
+  std::size_t bytes = 0;
+  for (const Value& value : values) bytes += value.IsString() ? value.text().size() : 0;
   TextBuilder builder(meter_);
+  builder.Reserve(bytes);
   for (const Value& value : values) {
     if (failed()) break;
     if (markup) {

@@ -22,7 +22,7 @@ bool FromOutside(const Value& value) {
 
 Value Truncated(Run& run, double value) {
   if (!std::isfinite(value)) return run.Fail("cannot convert float infinity or NaN to integer");
-  return Value::Big(run.meter(), BigInt(std::trunc(value)));
+  return Value::Big(run.meter(), BigInt::FromDouble(value));
 }
 
 Value Int(Run& run, const Value& self, Bound& arguments) {
@@ -56,7 +56,7 @@ Value Abs(Run& run, const Value& self, Bound&) {
   if (!self.IsNumber()) {
     return FailIfUndefined(run, self) ? Value() : run.Fail(fmt::format("bad operand type for abs(): '{}'", KindName(self)));
   }
-  const bool negative = self.is(Kind::kBigInt) ? self.big() < 0 : self.integer() < 0;
+  const bool negative = self.is(Kind::kBigInt) ? self.big().negative() : self.integer() < 0;
   return negative ? Negate(run, self) : Arithmetic(run, Op::kAdd, self, Value::Int(0));
 }
 
@@ -71,17 +71,13 @@ double RoundFloat(double value, std::int64_t places) {
 
 Value RoundInteger(Run& run, const Value& value, std::int64_t places) {
   if (places >= 0) return Arithmetic(run, Op::kAdd, value, Value::Int(0));
-  if (places < -4000) return Value::Int(0);
-  const BigInt unit = boost::multiprecision::pow(BigInt(10), static_cast<unsigned>(-places));
-  const BigInt number = ToBig(value);
-  BigInt low = number / unit;
-  BigInt rest = number % unit;
-  if (rest < 0) {
-    rest += unit;
-    --low;
-  }
+  if (places < -200) return Value::Int(0);
+  const BigInt unit = BigInt::Power(10, static_cast<unsigned>(-places));
+  BigInt low;
+  BigInt rest;
+  BigInt::Divide(ToBig(value), unit, &low, &rest);
   const BigInt twice = rest * 2;
-  if (twice > unit || (twice == unit && low % 2 != 0)) ++low;
+  if (twice > unit || (twice == unit && low.odd())) low = low + 1;
   return Value::Big(run.meter(), low * unit);
 }
 

@@ -137,7 +137,7 @@ class PercentFormatter {
     if (whole && value.is(Kind::kFloat)) {
       if (spec.type != 'd') return void(run_.Fail(fmt::format("%{} format: an integer is required, not float", spec.type)));
       if (!std::isfinite(value.real())) return void(run_.Fail("cannot convert float to integer"));
-      value = Value::Big(run_.meter(), BigInt(value.real()));
+      value = Value::Big(run_.meter(), BigInt::FromDouble(value.real()));
     }
     const std::optional<std::uint64_t> precision = spec.precision;
     if (whole) spec.precision.reset();

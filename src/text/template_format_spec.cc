@@ -18,19 +18,9 @@ namespace {
 constexpr std::uint64_t kPrecisionMost = 10'000;
 
 std::string InBase(const BigInt& magnitude, char type, bool alternate) {
-  std::string digits;
-  if (type == 'b') {
-    if (magnitude == 0) digits = "0";
-    for (BigInt rest = magnitude; rest != 0; rest >>= 1) digits.push_back((rest & 1) != 0 ? '1' : '0');
-    std::reverse(digits.begin(), digits.end());
-  } else {
-    digits = magnitude.str(0, type == 'o' ? std::ios_base::oct : std::ios_base::hex);
-    std::transform(digits.begin(), digits.end(), digits.begin(), [&](char c) {
-      const bool upper = type == 'X';
-      if (upper && c >= 'a' && c <= 'f') return static_cast<char>(c - 32);
-      if (!upper && c >= 'A' && c <= 'F') return static_cast<char>(c + 32);
-      return c;
-    });
+  std::string digits = magnitude.ToString(type == 'b' ? 2 : type == 'o' ? 8 : 16);
+  if (type == 'X') {
+    for (char& c : digits) c = c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c;
   }
   return alternate ? std::string("0") + type + digits : digits;
 }
@@ -68,14 +58,14 @@ std::string NumberDigits(Run& run, const Value& number, const FormatSpec& spec, 
   const std::string_view whole_types("bcdnoxX");
   if (whole && (spec.type == 0 || whole_types.find(spec.type) != std::string_view::npos)) {
     BigInt magnitude = ToBig(number);
-    *negative = magnitude < 0;
+    *negative = magnitude.negative();
     if (*negative) magnitude = -magnitude;
     if (spec.type == 'c') {
       std::string character;
-      if (*negative || magnitude > 0x10FFFF) {
+      if (*negative || magnitude > BigInt(0x10FFFF)) {
         run.Fail("%c arg not in range(0x110000)");
       } else {
-        AppendUtf8(character, static_cast<char32_t>(static_cast<std::uint32_t>(magnitude)));
+        AppendUtf8(character, static_cast<char32_t>(magnitude.ToInt64().value_or(0)));
       }
       return character;
     }

@@ -15,7 +15,7 @@ namespace skein::text::templates {
 namespace {
 
 Value Range(Run& run, const Value&, Bound& arguments) {
-  constexpr std::int64_t kLengthMost = 100'000;
+  constexpr std::uint64_t kLengthMost = 100'000;
   std::int64_t start = 0;
   std::int64_t stop = IntegerArgument(run, arguments, 0, 0);
   if (arguments.given[1]) {
@@ -25,10 +25,12 @@ Value Range(Run& run, const Value&, Bound& arguments) {
   const std::int64_t step = IntegerArgument(run, arguments, 2, 1);
   if (run.failed()) return Value();
   if (step == 0) return run.Fail("range() arg 3 must not be zero");
-  const BigInt distance = step > 0 ? BigInt(stop) - start : BigInt(start) - stop;
-  const BigInt stride = step > 0 ? BigInt(step) : -BigInt(step);
-  BigInt length = (distance + stride - 1) / stride;
-  if (distance <= 0) length = 0;
+  // Unsigned differences hold what signed ones cannot.
+  const auto a = static_cast<std::uint64_t>(step > 0 ? start : stop);
+  const auto b = static_cast<std::uint64_t>(step > 0 ? stop : start);
+  const std::uint64_t stride = step > 0 ? static_cast<std::uint64_t>(step) : ~static_cast<std::uint64_t>(step) + 1;
+  const bool empty = step > 0 ? start >= stop : start <= stop;
+  const std::uint64_t length = empty ? 0 : (b - a - 1) / stride + 1;
   if (length > kLengthMost) {
     run.meter().Limit(fmt::format("range of more than {} items", kLengthMost));
     return Value();

@@ -72,9 +72,7 @@ Value IsWholeFloat(Run&, const Value& self, Bound&) {
 }
 
 Value BitLength(Run& run, const Value& self, Bound&) {
-  const BigInt value = ToBig(self);
-  if (run.failed() || value == 0) return Value::Int(0);
-  return Value::Int(static_cast<std::int64_t>(boost::multiprecision::msb(value < 0 ? BigInt(-value) : value)) + 1);
+  return run.failed() ? Value() : Value::Int(static_cast<std::int64_t>(ToBig(self).Bits()));
 }
 
 Value Itself(Run& run, const Value& self, Bound&) {

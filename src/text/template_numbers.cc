@@ -59,7 +59,7 @@ std::optional<BigInt> ParseInteger(std::string_view text, std::int64_t base) {
     if (text.size() > 1 && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos) return std::nullopt;
   }
   if (text.empty() || text.size() > kDigitsMost) return std::nullopt;
-  BigInt value = 0;
+  std::string digits;
   bool digit_before = false;
   for (char c : text) {
     if (c == '_') {
@@ -67,13 +67,13 @@ std::optional<BigInt> ParseInteger(std::string_view text, std::int64_t base) {
       digit_before = false;
       continue;
     }
-    const int digit = DigitValue(c);
-    if (digit >= base) return std::nullopt;
-    value = value * base + digit;
+    if (DigitValue(c) >= base) return std::nullopt;
+    digits.push_back(c);
     digit_before = true;
   }
   if (!digit_before) return std::nullopt;
-  return negative ? BigInt(-value) : value;
+  const BigInt value = BigInt::FromDigits(digits, static_cast<unsigned>(base));
+  return negative ? -value : value;
 }
 
 std::optional<double> ParseFloat(std::string_view text) {

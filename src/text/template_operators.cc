@@ -38,39 +38,42 @@ Value Unsupported(Run& run, Op op, const Value& a, const Value& b) {
   return run.Fail(fmt::format("unsupported operand type(s) for {}: '{}' and '{}'", OpName(op), KindName(a), KindName(b)));
 }
 
-std::uint64_t Bits(const BigInt& v) { return v == 0 ? 0 : boost::multiprecision::msb(v < 0 ? BigInt(-v) : v) + 1; }
-
 BigInt FloorDivide(const BigInt& a, const BigInt& b) {
-  BigInt quotient = a / b;
-  if ((a % b != 0) && ((a < 0) != (b < 0))) --quotient;
+  BigInt quotient;
+  BigInt rest;
+  BigInt::Divide(a, b, &quotient, &rest);
   return quotient;
 }
 
-// The result of a computation, unless it is larger than any template has a use for.
-Value Computed(Run& run, BigInt value) {
-  if (Bits(value) <= kBitsMost) return Value::Big(run.meter(), std::move(value));
+Value TooLarge(Run& run) {
   run.meter().Limit(fmt::format("template computes an integer of more than {} bits", kBitsMost));
   return Value();
 }
 
+// The result of a computation, unless it is larger than any template has a use for.
+Value Computed(Run& run, BigInt value) {
+  if (value.Bits() <= kBitsMost) return Value::Big(run.meter(), std::move(value));
+  return TooLarge(run);
+}
+
 Value BigPower(Run& run, const BigInt& base, const BigInt& exponent) {
-  if (exponent < 0) {
-    if (base == 0) return run.Fail("0.0 cannot be raised to a negative power");
-    return Value::Float(std::pow(base.convert_to<double>(), exponent.convert_to<double>()));
+  if (exponent.negative()) {
+    if (base.zero()) return run.Fail("0.0 cannot be raised to a negative power");
+    return Value::Float(std::pow(base.ToDouble(), exponent.ToDouble()));
   }
-  const bool small = base == 0 || base == 1 || base == -1;
-  if (!small && (exponent > kBitsMost || (Bits(base) - 1) * static_cast<std::uint64_t>(exponent) > kBitsMost)) {
-    run.meter().Limit(fmt::format("template computes an integer of more than {} bits", kBitsMost));
-    return Value();
+  if (base.Bits() <= 1) {  // -1, 0 and 1 never grow
+    if (exponent.zero()) return Value::Int(1);
+    return Value::Big(run.meter(), base.negative() && !exponent.odd() ? -base : base);
   }
-  const unsigned power = small ? static_cast<unsigned>(exponent % 2) + (exponent == 0 ? 0u : 2u)
-                               : static_cast<unsigned>(exponent);
-  return Computed(run, boost::multiprecision::pow(base, power));
+  const std::uint64_t power = exponent.Bits() > 32 ? kBitsMost + 1 : static_cast<std::uint64_t>(*exponent.ToInt64());
+  if (power > kBitsMost || (base.Bits() - 1) * power > kBitsMost) return TooLarge(run);
+  return Computed(run, BigInt::Power(base, static_cast<unsigned>(power)));
 }
 
 Value BigArithmetic(Run& run, Op op, const Value& x, const Value& y) {
   const BigInt a = ToBig(x);
   const BigInt b = ToBig(y);
+  if (a.Bits() > 2 * kBitsMost || b.Bits() > 2 * kBitsMost) return TooLarge(run);
   switch (op) {
     case Op::kAdd: return Computed(run, a + b);
     case Op::kSubtract: return Computed(run, a - b);
@@ -158,6 +161,7 @@ Value ConcatLists(Run& run, const Value& a, const Value& b) {
 Value ConcatStrings(Run& run, const Value& a, const Value& b) {
   const bool markup = a.markup() || b.markup();
   TextBuilder builder(run.meter());
+  builder.Reserve(a.text().size() + b.text().size());
   for (const Value* part : {&a, &b}) {
     if (markup && !part->markup()) {
       AppendEscapedHtml(builder, part->text());
@@ -169,7 +173,7 @@ Value ConcatStrings(Run& run, const Value& a, const Value& b) {
 }
 
 Value RepeatSequence(Run& run, const Value& sequence, const Value& count) {
-  if (count.is(Kind::kBigInt) && count.big() > 0 && *Length(sequence) > 0) {
+  if (count.is(Kind::kBigInt) && !count.big().negative() && *Length(sequence) > 0) {
     run.meter().Limit("template repeats a sequence too often");
     return Value();
   }
@@ -276,7 +280,7 @@ BigInt ToBig(const Value& integer) { return integer.is(Kind::kBigInt) ? integer.
 double ToDouble(Run& run, const Value& number) {
   if (number.is(Kind::kFloat)) return number.real();
   if (number.IsInteger()) return static_cast<double>(number.integer());
-  const double value = number.big().convert_to<double>();
+  const double value = number.big().ToDouble();
   if (std::isinf(value)) run.Fail("int too large to convert to float");
   return value;
 }

@@ -173,7 +173,7 @@ Text ToText(Run& run, const Value& value) {
   return Repr(run, value);
 }
 
-std::string BigText(const BigInt& value) { return value.str(); }
+std::string BigText(const BigInt& value) { return value.ToString(); }
 
 std::string FloatText(double value) {
   if (std::isnan(value)) return "nan";

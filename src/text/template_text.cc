@@ -4,6 +4,8 @@
 #include "text/template_text.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -67,11 +69,25 @@ void TextBuilder::Append(std::string_view bytes, bool trusted) {
 }
 
 void TextBuilder::Append(const Text& text, std::size_t begin, std::size_t end) {
-  while (begin < end) {
-    const std::size_t run_end = text.RunEnd(begin, end);
-    Append(text.view().substr(begin, run_end - begin), text.TrustedAt(begin));
+  if (text.runs_.empty()) return Append(text.view().substr(begin, end - begin), text.trusted_);
+  auto run = std::upper_bound(text.runs_.begin(), text.runs_.end(), begin,
+                              [](std::size_t at, const Text::Run& r) { return at < r.end; });
+  for (; begin < end; ++run) {
+    const std::size_t run_end = std::min(end, run->end);
+    Append(text.view().substr(begin, run_end - begin), run->trusted);
     begin = run_end;
   }
+}
+
+void TextBuilder::Append(const Text& text) {
+  if (size() != 0 || text.size() > meter_->budgets().output_bytes) return Append(text, 0, text.size());
+  text_.bytes_.append(text.bytes_);  // keeps what was reserved
+  text_.trusted_ = text.trusted_;
+  text_.runs_ = text.runs_;
+}
+
+void TextBuilder::Reserve(std::size_t bytes) {
+  if (bytes <= meter_->budgets().output_bytes && meter_->Reserve(bytes)) text_.bytes_.reserve(bytes);
 }
 
 void TextBuilder::AppendRepeated(const Text& text, std::uint64_t count) {
@@ -112,9 +128,16 @@ char32_t CharAt(std::string_view bytes, std::size_t at, std::size_t* length) {
 }
 
 std::size_t CountChars(std::string_view bytes) {
-  std::size_t count = 0;
-  for (std::size_t at = 0; at < bytes.size(); at += CharLength(bytes, at)) ++count;
-  return count;
+  // Counts the bytes that do not continue a character, eight at a time: bit 7 set and bit 6 clear continue one.
+  std::size_t continuing = 0;
+  std::size_t at = 0;
+  for (; at + sizeof(std::uint64_t) <= bytes.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data() + at, sizeof(word));
+    continuing += static_cast<std::size_t>(std::popcount(word >> 7 & ~word >> 6 & 0x0101010101010101u));
+  }
+  for (; at < bytes.size(); ++at) continuing += IsContinuation(bytes[at]) ? 1 : 0;
+  return bytes.size() - continuing;
 }
 
 void AppendUtf8(std::string& out, char32_t c) {

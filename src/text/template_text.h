@@ -57,10 +57,13 @@ class TextBuilder {
   explicit TextBuilder(Meter& meter) : meter_(&meter) {}
 
   void Append(std::string_view bytes, bool trusted);
-  void Append(const Text& text) { Append(text, 0, text.size()); }
+  void Append(const Text& text);
   void Append(const Text& text, std::size_t begin, std::size_t end);
   // `count` copies of `text`.
   void AppendRepeated(const Text& text, std::uint64_t count);
+
+  // Makes room where the size is known before.
+  void Reserve(std::size_t bytes);
 
   std::size_t size() const { return text_.bytes_.size(); }
   const Text& text() const { return text_; }
@@ -74,7 +77,7 @@ class TextBuilder {
 // Characters (code points) of UTF-8 text. A byte that does not belong counts as a character of its own.
 std::size_t CharLength(std::string_view bytes, std::size_t at);
 char32_t CharAt(std::string_view bytes, std::size_t at, std::size_t* length);
-std::size_t CountChars(std::string_view bytes);
+std::size_t CountChars(std::string_view bytes);  // Requires: whole characters, as every Text has
 void AppendUtf8(std::string& out, char32_t c);
 // The start of the character that ends before `at`. Requires: at > 0.
 std::size_t PreviousChar(std::string_view bytes, std::size_t at);

@@ -4,7 +4,6 @@
 #include "text/template_value.h"
 
 #include <cmath>
-#include <limits>
 
 #include <fmt/format.h>
 
@@ -25,7 +24,7 @@ bool EqualNumbers(const Value& a, const Value& b) {
     if (a.is(Kind::kBigInt) && b.is(Kind::kBigInt)) return a.big() == b.big();
     const Value& real = a.is(Kind::kFloat) ? a : b;
     const Value& big = a.is(Kind::kBigInt) ? a : b;
-    return real.is(Kind::kFloat) && std::isfinite(real.real()) && BigInt(real.real()) == big.big() &&
+    return real.is(Kind::kFloat) && std::isfinite(real.real()) && BigInt::FromDouble(real.real()) == big.big() &&
            std::trunc(real.real()) == real.real();
   }
   if (a.is(Kind::kFloat) && b.is(Kind::kFloat)) return a.real() == b.real();
@@ -77,8 +76,15 @@ CyclicObject::~CyclicObject() {
 StringObject::StringObject(Meter& meter, Text value, bool is_markup)
     : Object(meter, sizeof(*this) + value.MemoryBytes()),
       text(std::move(value)),
-      chars(CountChars(text.view())),
       markup(is_markup) {}
+
+std::size_t StringObject::Chars() const {
+  if (chars_ == kNotCounted) {
+    meter().Work(text.size() / 8);
+    chars_ = CountChars(text.view());
+  }
+  return chars_;
+}
 
 ListObject::ListObject(Meter& meter, std::vector<Value> v)
     : Object(meter, sizeof(*this) + v.capacity() * sizeof(Value)), items(std::move(v)) {}
@@ -88,9 +94,7 @@ Value Value::String(Meter& meter, Text text, bool markup) {
 }
 
 Value Value::Big(Meter& meter, BigInt value) {
-  if (value >= std::numeric_limits<std::int64_t>::min() && value <= std::numeric_limits<std::int64_t>::max()) {
-    return Int(static_cast<std::int64_t>(value));
-  }
+  if (const std::optional<std::int64_t> small = value.ToInt64()) return Int(*small);
   return Of(Kind::kBigInt, Make<BigIntObject>(meter, std::move(value)));
 }
 
@@ -105,7 +109,7 @@ Value Value::Undefined(Meter& meter, std::string message) {
 const BigInt& Value::big() const { return as<BigIntObject>().value; }
 const Text& Value::text() const { return as<StringObject>().text; }
 bool Value::markup() const { return as<StringObject>().markup; }
-std::size_t Value::chars() const { return as<StringObject>().chars; }
+std::size_t Value::chars() const { return as<StringObject>().Chars(); }
 const std::vector<Value>& Value::items() const { return as<ListObject>().items; }
 
 const DictObject& Value::dict() const {
@@ -201,7 +205,7 @@ std::optional<std::uint64_t> Hash(const Value& value) {
       if (FitsInt64(v) && std::trunc(v) == v) return Mix(3, static_cast<std::uint64_t>(static_cast<std::int64_t>(v)));
       return std::hash<double>()(v);
     }
-    case Kind::kBigInt: return std::hash<double>()(value.big().convert_to<double>());
+    case Kind::kBigInt: return std::hash<double>()(value.big().ToDouble());
     case Kind::kString:
     case Kind::kBytes: return std::hash<std::string_view>()(value.text().view());
     case Kind::kTuple: {

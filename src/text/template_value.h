@@ -18,14 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include <boost/multiprecision/cpp_int.hpp>
-
+#include "text/template_bigint.h"
 #include "text/template_meter.h"
 #include "text/template_text.h"
 
 namespace skein::text::templates {
-
-using BigInt = boost::multiprecision::cpp_int;
 
 class Object {
  public:
@@ -238,9 +235,13 @@ class Value {
 
 struct StringObject final : Object {
   StringObject(Meter& meter, Text value, bool is_markup);
+  std::size_t Chars() const;  // counted when first asked for
   const Text text;
-  const std::size_t chars;
   const bool markup;
+
+ private:
+  static constexpr std::size_t kNotCounted = ~std::size_t{0};
+  mutable std::size_t chars_ = kNotCounted;
 };
 
 struct BigIntObject final : Object {
