@@ -25,6 +25,7 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Create(const model::Model& m
                               .plans_in_flight = 1};
   std::unique_ptr<MeshExecutor> executor(new MeshExecutor(model, pool, limits, clock));
   SKEIN_ASSIGN_OR_RETURN(executor->kv_, model::KvStore::Create(model.config(), options.kv_type, options.blocks));
+  executor->kv_->Touch(pool);  // now, not in the middle of the first answers
   SKEIN_ASSIGN_OR_RETURN(executor->decoder_, model::Decoder::Create(model, *executor->kv_, pool,
                                                                     {options.step_tokens, options.step_outputs}));
   return executor;
