@@ -43,6 +43,7 @@ Result<std::unique_ptr<Model>> Model::Load(const formats::ModelFile& file, const
   SKEIN_ASSIGN_OR_RETURN(model->path_, PathOf(options));
   SKEIN_ASSIGN_OR_RETURN(const WeightPlan plan, PlanOf(file, options, model->weights_));
   model->arithmetic_ = plan.arithmetic;
+  model->arithmetic_asked_ = options.arithmetic.has_value();
   model->packed_bytes_ = plan.PackedBytes();
 
   const MemoryNeed need{.weights_bytes = model->packed_bytes_,
@@ -71,6 +72,12 @@ Result<MemoryAnswer> EstimateMemory(const formats::ModelFile& file, const Memory
       std::max(PackerScratchBytes(plan, question.threads),
                architecture->scratch_bytes(file.config(), limits, question.threads, question.frames));
   return answer;
+}
+
+std::optional<kernels::Arithmetic> Model::AttentionArithmetic(kernels::KvType type) const {
+  if (kernels::HasKvType(arithmetic_, type)) return arithmetic_;
+  if (arithmetic_ == kernels::Arithmetic::kExact && !arithmetic_asked_) return kernels::Arithmetic::kBf16P;
+  return std::nullopt;
 }
 
 }  // namespace skein::model

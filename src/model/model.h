@@ -39,6 +39,10 @@ class Model {
   const formats::ModelConfig& config() const { return config_; }
   const Architecture& architecture() const { return *architecture_; }
   kernels::Arithmetic arithmetic() const { return arithmetic_; }
+  // The arithmetic of attention over keys stored as `type`; nothing when they do not go together. It is the model's own,
+  // but for F16 and F32 weights, whose products are exact by default: over a rounded cache that somebody asked for,
+  // their attention is bf16p's. Who asks for `exact` by name gets fp32 keys or a refusal.
+  std::optional<kernels::Arithmetic> AttentionArithmetic(kernels::KvType type) const;
   kernels::KernelPath path() const { return path_; }
   const ModelWeights& weights() const { return weights_; }
   std::uint64_t packed_bytes() const { return packed_bytes_; }
@@ -47,6 +51,7 @@ class Model {
   formats::ModelConfig config_;
   const Architecture* architecture_ = nullptr;
   kernels::Arithmetic arithmetic_ = kernels::Arithmetic::kExact;
+  bool arithmetic_asked_ = false;  // by name, not `auto`
   kernels::KernelPath path_ = kernels::KernelPath::kRef;
   ModelWeights weights_;
   std::uint64_t packed_bytes_ = 0;

@@ -75,7 +75,7 @@ class LlamaDecoder final : public Decoder {
         pool_(pool),
         limits_(limits),
         rows_(kernels::SelectRows(model.path())),
-        attention_(kernels::SelectAttention(model.path(), model.arithmetic(), kv.layout().type)),
+        attention_(kernels::SelectAttention(model.path(), *model.AttentionArithmetic(kv.layout().type), kv.layout().type)),
         group_(config_.heads / config_.kv_heads),
         scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))) {}
 
@@ -430,7 +430,7 @@ Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& k
                                                   Decoder::Limits limits) {
   SKEIN_CHECK(limits.tokens > 0);
   SKEIN_CHECK(limits.outputs > 0);
-  if (!kernels::HasKvType(model.arithmetic(), kv.layout().type)) {
+  if (!model.AttentionArithmetic(kv.layout().type)) {
     return InvalidArgument(fmt::format("kv-dtype {}: does not go with the arithmetic {}; take {}", NameOf(kv.layout().type),
                                        NameOf(model.arithmetic()), NameOf(DefaultKvType(model.arithmetic()))),
                            "kv-dtype");
