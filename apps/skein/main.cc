@@ -3,6 +3,8 @@
 // The program: finds the command that was meant, fills its options, runs it, and turns its Status into one line and an
 // exit status.
 #include <fmt/format.h>
+#include <malloc.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
@@ -104,8 +106,15 @@ Status Dispatch(std::span<const std::string> arguments, Context& context) {
                                                      : fmt::format("did you mean {}?", nearest)));
 }
 
+// Under a limit of address space (ulimit -v) threads share one heap: heaps of their own would reserve 64 MiB each.
+void KeepAddressSpace() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) ::mallopt(M_ARENA_MAX, 1);
+}
+
 int Main(std::span<const std::string> arguments) {
   std::signal(SIGPIPE, SIG_IGN);
+  KeepAddressSpace();
   Context context;
   const auto flags_end = std::find(arguments.begin(), arguments.end(), "--");
   const bool json = std::find(arguments.begin(), flags_end, "--json") != flags_end;

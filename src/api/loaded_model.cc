@@ -14,8 +14,9 @@ namespace {
 
 // A context that memory dictates is at least this, or the model is refused.
 constexpr std::uint64_t kContextMin = 256;
-// Memory left to everything that is not counted.
-constexpr std::uint64_t kReserveBytes = 24u << 20;
+// Memory left to everything that is not counted: the program itself, and a stack for every thread.
+constexpr std::uint64_t kReserveBytes = 16u << 20;
+constexpr std::uint64_t kReserveThreadBytes = 10u << 20;
 
 std::uint64_t RoundUpToFrames(std::uint64_t tokens) {
   return (tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens * kernels::kFrameTokens;
@@ -49,7 +50,8 @@ Status LoadedModel::ChooseContext() {
   std::uint64_t kv_tokens = RoundUpToFrames(std::max(machine_.kv_tokens, machine_.kv_tokens > 0 ? 1 : asked));
   SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
   const model::MemoryLimit limit = model::AvailableMemory();
-  const std::uint64_t allowed = limit.bytes > kReserveBytes ? limit.bytes - kReserveBytes : 0;
+  const std::uint64_t reserve = kReserveBytes + kReserveThreadBytes * static_cast<std::uint64_t>(machine_.threads + 1);
+  const std::uint64_t allowed = limit.bytes > reserve ? limit.bytes - reserve : 0;
   const bool may_shrink = machine_.context == 0 && machine_.kv_tokens == 0;
   if (answer.need.total() > allowed && may_shrink && answer.need.kv_bytes_per_token > 0) {
     const std::uint64_t fixed = answer.need.total() - answer.need.kv_bytes;
