@@ -221,6 +221,18 @@ TEST(ChatTemplate, Language) {
   EXPECT_EQ(Expand("{{ '\\ud83d' }}"), "\xEF\xBF\xBD");
 }
 
+TEST(ChatTemplate, ScopesHideWhatTheyAssignLater) {
+  // The reference compiles scopes; a template may, without its author knowing, depend on what that means.
+  constexpr std::string_view kContext = R"({"b": "B", "l": [1, 2]})";
+  EXPECT_EQ(Expand("{% for i in l %}{{ b }}{% endfor %}{% set b = 1 %}{{ b }}", kContext), "1");
+  EXPECT_EQ(Expand("{{ b }}{% for i in l %}{{ b }}{% endfor %}{% set b = 1 %}", kContext), "BBB");
+  EXPECT_EQ(Expand("{% set b = b ~ '!' %}{{ b }}", kContext), "B!");
+  EXPECT_EQ(Expand("{% set b %}[{{ b }}]{% endset %}{{ b }}", kContext), "[]");
+  EXPECT_EQ(Expand("{% if l %}{% set c = 1 %}{% endif %}{% for i in l %}{% set b = i %}{{ b }}{% endfor %}{{ b }}", kContext), "12B");
+  EXPECT_EQ(Expand("{% for i in l %}{% continue %}{% else %}e{% endfor %}", kContext), "e");
+  EXPECT_EQ(Expand("{% for i in l %}{% if i == 2 %}{% break %}{% endif %}{% else %}e{% endfor %}", kContext), "");
+}
+
 TEST(ChatTemplate, OneTemplateManyThreads) {
   // The server renders requests at once with one parsed template.
   const auto parsed = ChatTemplate::Parse("{% for m in messages %}{{ m.content | upper }}{% endfor %}");
@@ -238,8 +250,8 @@ TEST(ChatTemplate, OneTemplateManyThreads) {
 TEST(ChatTemplate, LongConversationsFitTheBudgets) {
   // The budgets are for attacks: a megabyte of conversation must pass, also where a template gathers it in a namespace.
   RenderInput input;
-  for (int i = 0; i < 1000; ++i) {
-    input.messages.push_back(json::object{{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", std::string(1000, 'x')}});
+  for (int i = 0; i < 500; ++i) {
+    input.messages.push_back(json::object{{"role", i % 2 == 0 ? "user" : "assistant"}, {"content", std::string(2000, 'x')}});
   }
   const RenderedPrompt prompt = Render(
       "{% set ns = namespace(t='') %}{% for m in messages %}{% set ns.t = ns.t ~ '<' ~ m.role ~ '>' ~ m.content | trim %}"

@@ -36,7 +36,7 @@ std::optional<Value> FindMember(Run& run, const Value& value, std::string_view n
     case Kind::kSelf: {
       const auto block = run.program().blocks.find(run.program().FindName(name));
       if (block == run.program().blocks.end()) break;
-      return Value::Of(Kind::kMacro, Make<MacroObject>(run.meter(), block->second, std::string(name), nullptr));
+      return Value::Of(Kind::kMacro, Make<MacroObject>(run.meter(), block->second, std::string(name), nullptr, false));
     }
     case Kind::kTuple:
       if (!value.as<ListObject>().group) break;
@@ -117,7 +117,7 @@ Value ItemAt(Run& run, const Value& value, std::int64_t index) {
 }
 
 struct SliceRange {
-  std::int64_t start, step, count;
+  std::int64_t start, stop, step, count;
 };
 
 // One bound of a slice, moved into [low, high] as Python does.
@@ -144,7 +144,7 @@ SliceRange ResolveSlice(Run& run, std::int64_t length, const Value& start, const
   }
   if (by == 0) run.Fail("slice step cannot be zero");
   by = std::clamp<std::int64_t>(by, -std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::max());
-  if (run.failed()) return {0, 1, 0};
+  if (run.failed()) return {0, 0, 1, 0};
   const bool forward = by > 0;
   const std::int64_t low = forward ? 0 : -1;
   const std::int64_t high = forward ? length : length - 1;
@@ -152,7 +152,7 @@ SliceRange ResolveSlice(Run& run, std::int64_t length, const Value& start, const
   const std::int64_t to = SliceBound(run, stop, length, low, high, forward ? high : low);
   const std::int64_t distance = forward ? to - from : from - to;
   const std::int64_t stride = forward ? by : -by;
-  return {from, by, distance > 0 ? (distance + stride - 1) / stride : 0};
+  return {from, to, by, distance > 0 ? (distance + stride - 1) / stride : 0};
 }
 
 Value SliceString(Run& run, const Value& string, const SliceRange& range) {
@@ -335,6 +335,7 @@ std::optional<std::int64_t> Length(const Value& value) {
 }
 
 Value GetAttribute(Run& run, const Value& value, std::string_view name) {
+  if (value.is(Kind::kUndefined) && name.starts_with("__") && name.ends_with("__")) return Value();
   if (FailIfUndefined(run, value)) return Value();
   if (std::optional<Value> member = FindMember(run, value, name)) return *member;
   if (value.is(Kind::kDict)) {
@@ -351,10 +352,9 @@ Value GetMember(Run& run, const Value& value, std::string_view name) {
 
 Value GetItem(Run& run, const Value& value, const Value& key) {
   if (FailIfUndefined(run, value)) return Value();
-  const bool placed = value.IsList() || value.IsString() || value.is(Kind::kRange) || value.is(Kind::kBytes);
   if (value.is(Kind::kDict)) {
     if (const Value* found = value.dict().Find(key)) return *found;
-  } else if (const std::optional<std::int64_t> index = AsIndex(key); index && placed) {
+  } else if (const std::optional<std::int64_t> index = AsIndex(key); index && IsSliceable(value)) {
     return ItemAt(run, value, *index);
   }
   if (key.IsString()) {
@@ -364,10 +364,13 @@ Value GetItem(Run& run, const Value& value, const Value& key) {
   return Value::Undefined(run.meter(), fmt::format("{} object has no element {}", KindName(value), Repr(run, key).view()));
 }
 
+bool IsSliceable(const Value& value) {
+  return value.IsList() || value.IsString() || value.is(Kind::kRange) || value.is(Kind::kBytes);
+}
+
 Value GetSlice(Run& run, const Value& value, const Value& start, const Value& stop, const Value& step) {
   if (FailIfUndefined(run, value)) return Value();
-  const bool sliceable = value.IsList() || value.IsString() || value.is(Kind::kRange) || value.is(Kind::kBytes);
-  if (!sliceable) {
+  if (!IsSliceable(value)) {
     return run.Fail(value.is(Kind::kDict) ? "unhashable type: 'slice'"
                                           : fmt::format("'{}' object is not subscriptable", KindName(value)));
   }
@@ -376,10 +379,8 @@ Value GetSlice(Run& run, const Value& value, const Value& start, const Value& st
   if (value.IsString() || value.is(Kind::kBytes)) return SliceString(run, value, range);
   if (value.is(Kind::kRange)) {
     const RangeObject& of = value.as<RangeObject>();
-    const std::int64_t first = of.At(range.start);
-    const std::int64_t by = of.step * range.step;
-    return Value::Of(Kind::kRange,
-                     Make<RangeObject>(run.meter(), first, first + by * range.count, by, range.count));
+    return Value::Of(Kind::kRange, Make<RangeObject>(run.meter(), of.At(range.start), of.At(range.stop),
+                                                     of.step * range.step, range.count));
   }
   if (!run.meter().Reserve(static_cast<std::uint64_t>(range.count) * sizeof(Value)) ||
       !run.meter().Step(1 + static_cast<std::uint64_t>(range.count) / 16)) {

@@ -131,11 +131,15 @@ struct Statement {
   Signature signature;
   Body body;
   Body otherwise;
+  // Variables that are undefined when the scope of body (or otherwise) begins; see template_scopes.h.
+  std::vector<NameId> hidden;
+  std::vector<NameId> hidden_otherwise;
 };
 
 class Program {
  public:
   Body body;
+  std::vector<NameId> hidden;  // of the outermost scope
   std::vector<std::string> names;
   std::unordered_map<NameId, const Statement*> blocks;
   std::uint32_t constants = 0;

@@ -101,9 +101,12 @@ Value Run::CallMacro(MacroObject& macro, Arguments arguments) {
   DepthGuard guard(meter_);
   if (!guard.ok()) return Value();
   const Ref<MacroObject> keep(&macro);
-  Restore<Ref<Frame>> scope(frame_, Make<Frame>(meter_, macro.frame));
+  Restore<Ref<Frame>> scope(frame_, NewFrame(macro.frame, macro.statement->hidden));
   if (!BindMacro(macro, std::move(arguments))) return Value();
-  return Capture([&] { Execute(macro.statement->body); });
+  return Capture([&] {
+    Restore<bool> escape(autoescape_, macro.autoescape);
+    Execute(macro.statement->body);
+  });
 }
 
 // Sets the parameters as variables of the current scope, the macro's own.
@@ -165,8 +168,11 @@ bool Run::BindMacro(MacroObject& macro, Arguments arguments) {
 Value Run::CallBlock(const Statement& block) {
   DepthGuard guard(meter_);
   if (!guard.ok()) return Value();
-  Restore<Ref<Frame>> scope(frame_, Make<Frame>(meter_, root_));
-  return Capture([&] { Execute(block.body); });
+  Restore<Ref<Frame>> scope(frame_, NewFrame(context_, block.hidden));
+  return Capture([&] {
+    Restore<bool> escape(autoescape_, false);
+    Execute(block.body);
+  });
 }
 
 Value Run::MacroAttribute(MacroObject& macro, std::string_view name) {

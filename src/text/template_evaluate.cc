@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Evaluation of expressions: one function per kind that needs more than a line. See template_run.h.
-#include <cstdlib>
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -111,11 +111,28 @@ Value Run::EvaluateDict(const Expr& expr) {
   return Value::Of(Kind::kDict, dict);
 }
 
+// A value that the reference knows before rendering; slicing such a one wrongly gives it an undefined, not an error.
+bool IsConstant(const Expr& expr) {
+  switch (expr.kind) {
+    case ExprKind::kConst: return true;
+    case ExprKind::kNegate:
+    case ExprKind::kPlus:
+    case ExprKind::kNot: return IsConstant(*expr.a);
+    case ExprKind::kBinary: return IsConstant(*expr.a) && IsConstant(*expr.b);
+    case ExprKind::kList:
+    case ExprKind::kTuple:
+    case ExprKind::kDict:
+      return std::all_of(expr.items.begin(), expr.items.end(), [](const Expr* item) { return IsConstant(*item); });
+    default: return false;
+  }
+}
+
 Value Run::EvaluateSlice(const Expr& expr) {
   const Value value = Evaluate(*expr.a);
   Value parts[3];
   for (std::size_t i = 0; i < 3; ++i) parts[i] = expr.items[i] == nullptr ? Value::None() : Evaluate(*expr.items[i]);
-  return failed() ? Value() : GetSlice(*this, value, parts[0], parts[1], parts[2]);
+  if (failed() || (!IsSliceable(value) && IsConstant(*expr.a))) return Value();
+  return GetSlice(*this, value, parts[0], parts[1], parts[2]);
 }
 
 Value Run::EvaluateCompare(const Expr& expr) {

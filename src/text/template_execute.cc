@@ -39,15 +39,16 @@ Run::Run(const Program& program, const TemplateBudgets& budgets, std::string_vie
       program_(program),
       now_(now),
       constants_(program.constants),
-      root_(Make<Frame>(meter_, nullptr)),
-      frame_(root_),
+      context_(Make<Frame>(meter_, nullptr)),
+      top_(NewFrame(context_, program.hidden)),
+      frame_(top_),
       output_(meter_),
       current_output_(&output_) {}
 
 Run::~Run() { meter_.BreakCycles(); }
 
 void Run::Define(std::string_view name, Value value) {
-  if (const NameId id = program_.FindName(name); id != Program::kNoName) root_->Set(id, std::move(value));
+  if (const NameId id = program_.FindName(name); id != Program::kNoName) context_->Set(id, std::move(value));
 }
 
 Text Run::Render() {
@@ -84,8 +85,21 @@ Flow Run::Execute(const Body& body) {
   return Flow::kOn;
 }
 
-Flow Run::ExecuteInner(const Body& body) {
-  Restore<Ref<Frame>> scope(frame_, Make<Frame>(meter_, frame_));
+Ref<Frame> Run::NewFrame(const Ref<Frame>& parent, const std::vector<NameId>& hidden) {
+  Ref<Frame> frame = Make<Frame>(meter_, parent);
+  for (const NameId name : hidden) {
+    frame->Set(name, Value::Undefined(meter_, fmt::format("'{}' is undefined", program_.names[name])));
+  }
+  return frame;
+}
+
+void Run::SetVariable(NameId name, Value value) {
+  if (frame_.get() == top_.get()) context_->Set(name, value);
+  frame_->Set(name, std::move(value));
+}
+
+Flow Run::ExecuteInner(const Body& body, const std::vector<NameId>& hidden) {
+  Restore<Ref<Frame>> scope(frame_, NewFrame(frame_, hidden));
   return Execute(body);
 }
 
@@ -100,8 +114,8 @@ Flow Run::ExecuteOne(const Statement& statement) {
     case StatementKind::kFor: return ExecuteFor(statement);
     case StatementKind::kIf: return ExecuteIf(statement);
     case StatementKind::kMacro:
-      frame_->Set(statement.name, Value::Of(Kind::kMacro, Make<MacroObject>(meter_, &statement,
-                                                                            program_.names[statement.name], frame_)));
+      SetVariable(statement.name, Value::Of(Kind::kMacro, Make<MacroObject>(meter_, &statement,
+                                                                            program_.names[statement.name], frame_, autoescape_)));
       break;
     case StatementKind::kCallBlock: return ExecuteCallBlock(statement);
     case StatementKind::kFilterBlock: return ExecuteFilterBlock(statement);
@@ -110,7 +124,7 @@ Flow Run::ExecuteOne(const Statement& statement) {
     case StatementKind::kWith: return ExecuteWith(statement);
     case StatementKind::kAutoescape: return ExecuteAutoescape(statement);
     case StatementKind::kBlock: Print(CallBlock(statement)); break;
-    case StatementKind::kGeneration: return ExecuteInner(statement.body);
+    case StatementKind::kGeneration: return ExecuteInner(statement.body, statement.hidden);
     case StatementKind::kBreak: return Flow::kBreak;
     case StatementKind::kContinue: return Flow::kContinue;
     case StatementKind::kNoLoader:
@@ -130,14 +144,14 @@ Flow Run::ExecuteIf(const Statement& statement) {
 Flow Run::ExecuteWith(const Statement& statement) {
   std::vector<Value> values;
   for (const auto& [target, expr] : statement.assignments) values.push_back(Evaluate(*expr));
-  Restore<Ref<Frame>> scope(frame_, Make<Frame>(meter_, frame_));
+  Restore<Ref<Frame>> scope(frame_, NewFrame(frame_, statement.hidden));
   for (std::size_t i = 0; i < values.size(); ++i) Assign(*statement.assignments[i].first, values[i]);
   return Execute(statement.body);
 }
 
 Flow Run::ExecuteSetBlock(const Statement& statement) {
   Flow flow = Flow::kOn;
-  Value text = Capture([&] { flow = ExecuteInner(statement.body); });
+  Value text = Capture([&] { flow = ExecuteInner(statement.body, statement.hidden); });
   if (failed() || flow != Flow::kOn) return flow;
   if (statement.expr != nullptr) text = ApplyFilters(*statement.expr, &text);
   Assign(*statement.target, text);
@@ -146,22 +160,25 @@ Flow Run::ExecuteSetBlock(const Statement& statement) {
 
 Flow Run::ExecuteFilterBlock(const Statement& statement) {
   Flow flow = Flow::kOn;
-  const Value text = Capture([&] { flow = ExecuteInner(statement.body); });
-  if (!failed() && flow == Flow::kOn) Print(ApplyFilters(*statement.expr, &text));
+  const Value text = Capture([&] { flow = ExecuteInner(statement.body, statement.hidden); });
+  if (failed() || flow != Flow::kOn) return flow;
+  const Value filtered = ApplyFilters(*statement.expr, &text);
+  if (!failed() && !filtered.IsString()) Fail(fmt::format("a filter block must give text, not {}", KindName(filtered)));
+  if (!failed()) Emit(filtered.text());
   return flow;
 }
 
 Flow Run::ExecuteAutoescape(const Statement& statement) {
   const bool on = Truth(Evaluate(*statement.expr));
   Restore<bool> escape(autoescape_, on);
-  return ExecuteInner(statement.body);
+  return ExecuteInner(statement.body, statement.hidden);
 }
 
 Flow Run::ExecuteCallBlock(const Statement& statement) {
   const Value callee = Evaluate(*statement.expr->a);
   Arguments arguments = EvaluateArguments(statement.expr->arguments);
   if (failed()) return Flow::kOn;
-  arguments.named.emplace_back("caller", Value::Of(Kind::kMacro, Make<MacroObject>(meter_, &statement, "", frame_)));
+  arguments.named.emplace_back("caller", Value::Of(Kind::kMacro, Make<MacroObject>(meter_, &statement, "", frame_, autoescape_)));
   Print(Call(callee, std::move(arguments)));
   return Flow::kOn;
 }
@@ -169,7 +186,7 @@ Flow Run::ExecuteCallBlock(const Statement& statement) {
 void Run::Assign(const Expr& target, const Value& value) {
   if (failed()) return;
   switch (target.kind) {
-    case ExprKind::kName: return frame_->Set(target.name, value);
+    case ExprKind::kName: return SetVariable(target.name, value);
     case ExprKind::kTuple: return AssignTuple(target, value);
     default: break;
   }

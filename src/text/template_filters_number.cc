@@ -93,7 +93,7 @@ Value Round(Run& run, const Value& self, Bound& arguments) {
   } else if (method.view() == "ceil" || method.view() == "floor") {
     const double unit = std::pow(10.0, static_cast<double>(places));
     const double scaled = ToDouble(run, self) * unit;
-    result = Value::Float((method.view() == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / unit);
+    result = Value::Float((method.view() == "ceil" ? std::ceil(scaled) + 0.0 : std::floor(scaled) + 0.0) / unit);
   } else {
     return run.Fail("method must be common, ceil or floor");
   }
@@ -108,18 +108,16 @@ Value FileSize(Run& run, const Value& self, Bound& arguments) {
   if (FailIfUndefined(run, self)) return Value();
   if (!bytes) return run.Fail("a size must be a number");
   const double base = binary ? 1024 : 1000;
+  if (*bytes == 0) bytes = 0;  // not -0
   const bool trusted = !FromOutside(self);
   if (*bytes == 1) return run.String("1 Byte", trusted);
   if (*bytes < base) return run.String(fmt::format("{:.0f} Bytes", std::trunc(*bytes)), trusted);
-  double unit = base;
+  double unit = base * base;
   constexpr std::string_view kPrefixes = "kMGTPEZY";
   std::size_t place = 0;
-  while (place + 1 < kPrefixes.size() && *bytes >= unit * base) {
-    unit *= base;
-    ++place;
-  }
+  for (; place + 1 < kPrefixes.size() && *bytes >= unit; ++place) unit *= base;
   const char prefix = binary && place == 0 ? 'K' : kPrefixes[place];
-  return run.String(fmt::format("{:.1f} {}{}B", *bytes / unit, prefix, binary ? "i" : ""), trusted);
+  return run.String(fmt::format("{:.1f} {}{}B", base * *bytes / unit, prefix, binary ? "i" : ""), trusted);
 }
 
 constexpr Builtin kFilters[] = {

@@ -71,7 +71,8 @@ class SelectIterator final : public Iterator {
 };
 
 Value Map(Run& run, const Value& self, Bound& arguments) {
-  std::unique_ptr<Iterator> items = Iterate(run, self);
+  // What is empty or none needs not be walkable.
+  std::unique_ptr<Iterator> items = Iterate(run, Truth(self) ? self : Value());
   if (items == nullptr) return Value();
   std::vector<Value>& positional = arguments.rest.positional;
   if (positional.empty()) {
@@ -97,7 +98,8 @@ Value Map(Run& run, const Value& self, Bound& arguments) {
 }
 
 Value Choose(Run& run, const Value& self, Bound& arguments, bool by_attribute, bool keep) {
-  std::unique_ptr<Iterator> items = Iterate(run, self);
+  // What is empty or none needs not be walkable.
+  std::unique_ptr<Iterator> items = Iterate(run, Truth(self) ? self : Value());
   if (items == nullptr) return Value();
   std::vector<Value>& positional = arguments.rest.positional;
   Value attribute = Value::None();

@@ -99,8 +99,7 @@ Value Sort(Run& run, const Value& self, Bound& arguments) {
   const bool case_sensitive = TruthArgument(arguments, 1, false);
   const Value attribute = arguments.given[2] ? arguments[2] : Value::None();
   std::vector<AttributePath> paths;
-  const bool several = attribute.IsString() && attribute.text().view().find(',') != std::string_view::npos;
-  if (several) {
+  if (attribute.IsString()) {
     for (Text& part : Split(run, attribute.text(), ",", -1, false)) paths.emplace_back(run, run.String(std::move(part)));
   } else {
     paths.emplace_back(run, attribute);
@@ -108,13 +107,9 @@ Value Sort(Run& run, const Value& self, Bound& arguments) {
   std::vector<Keyed> items;
   for (Value& item : Collect(run, self)) {
     if (run.failed()) return Value();
-    if (!several) {
-      items.push_back({SortKey(run, paths[0].Get(item), case_sensitive), item});
-      continue;
-    }
-    std::vector<Value> keys;
+    std::vector<Value> keys;  // compared one after the other; equal ones, undefined ones too, say nothing
     for (const AttributePath& path : paths) keys.push_back(SortKey(run, path.Get(item), case_sensitive));
-    items.push_back({run.List(std::move(keys)), item});
+    items.push_back({run.List(std::move(keys)), std::move(item)});
   }
   SortKeyed(run, items, reverse);
   return run.List(ItemsOf(std::move(items)));

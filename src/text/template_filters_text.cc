@@ -151,28 +151,35 @@ Value WordWrap(Run& run, const Value& self, Bound& arguments) {
   return run.String(builder.Take());
 }
 
-// Joins with str() of the separator between; escapes what is not markup where that is asked for.
+// Joins with str() of the separator between. Where escaping is on, one part of markup makes all of it markup.
 Value Join(Run& run, const Value& self, Bound& arguments) {
   const AttributePath path(run, arguments.given[1] ? arguments[1] : Value::None());
   const std::unique_ptr<Iterator> items = Iterate(run, self);
   if (items == nullptr) return Value();
-  const bool escape = run.autoescape();
-  const Text separator = escape && arguments.given[0] ? EscapeHtml(run, arguments[0]).text() : TextArgument(run, arguments, 0, "");
-  TextBuilder builder(run.meter());
+  const Value separator = arguments.given[0] ? arguments[0] : run.String("");
+  bool markup = run.autoescape() && IsMarkup(separator);
+  std::vector<Value> parts;
   Value item;
-  for (bool first = true; items->Next(&item); first = false) {
-    if (!first) builder.Append(separator);
-    const Value part = path.Get(item);
-    if (run.failed()) return Value();
-    if (escape) {
+  while (!run.failed() && items->Next(&item)) {
+    parts.push_back(path.Get(item));
+    markup = markup || (run.autoescape() && IsMarkup(parts.back()));
+    if ((parts.size() & 1023) == 0) run.meter().Reserve(parts.size() * sizeof(Value));
+  }
+  TextBuilder builder(run.meter());
+  const auto append = [&](const Value& part) {
+    if (markup) {
       builder.Append(EscapeHtml(run, part).text());
     } else if (part.IsString()) {
       builder.Append(part.text());
     } else {
       builder.Append(ToText(run, part));
     }
+  };
+  for (std::size_t i = 0; i < parts.size() && !run.failed(); ++i) {
+    if (i != 0) append(separator);
+    append(parts[i]);
   }
-  return run.String(builder.Take(), escape);
+  return run.String(builder.Take(), markup);
 }
 
 JsonOptions ReadJsonOptions(Run& run, const Bound& arguments) {

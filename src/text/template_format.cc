@@ -40,7 +40,7 @@ class PercentFormatter {
       if (at_ < text.size()) Directive(text);
     }
     const bool mapping = values_.is(Kind::kDict) || values_.is(Kind::kList) || values_.is(Kind::kUndefined) ||
-                         values_.is(Kind::kRange) || values_.is(Kind::kNamespace);
+                         values_.is(Kind::kRange);
     const std::size_t count = values_.is(Kind::kTuple) ? values_.items().size() : 1;
     if (!mapping && used_ < count) run_.Fail("not all arguments converted during string formatting");
     return run_.String(builder_.Take(), markup_);
@@ -328,6 +328,9 @@ class BraceFormatter {
     FormatSpec spec = Parse(text);
     if (run_.failed()) return;
     if (value.IsString()) {
+      if (spec.sign != 0) return void(run_.Fail("Sign not allowed in string format specifier"));
+      if (spec.grouping != 0) return void(run_.Fail("Cannot specify a grouping with 's'."));
+      if (spec.alternate) return void(run_.Fail("Alternate form (#) not allowed in string format specifier"));
       if (spec.type != 0 && spec.type != 's') return void(run_.Fail("Unknown format code for object of type 'str'"));
       if (spec.align == '=') {
         if (spec.fill.view() != "0") return void(run_.Fail("'=' alignment not allowed in string format specifier"));

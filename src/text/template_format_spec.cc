@@ -99,7 +99,7 @@ std::string NumberDigits(Run& run, const Value& number, const FormatSpec& spec, 
 }
 
 void AppendNumber(TextBuilder& builder, const FormatSpec& spec, std::string_view digits, bool negative, bool trusted) {
-  const std::string sign = negative ? "-" : spec.sign == '-' ? "" : std::string(1, spec.sign);
+  const std::string sign = negative ? "-" : spec.sign == '-' || spec.sign == 0 ? "" : std::string(1, spec.sign);
   const std::uint64_t length = sign.size() + CountChars(digits);
   const std::uint64_t padding = spec.width > length ? spec.width - length : 0;
   const char align = spec.align == 0 ? '>' : spec.align;

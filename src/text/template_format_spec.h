@@ -15,7 +15,7 @@ namespace skein::text::templates {
 struct FormatSpec {
   Text fill = Text(" ", kTrusted);
   char align = 0;       // < > ^ = or 0 for the type's own
-  char sign = '-';      // + - or space
+  char sign = 0;        // + - or space, 0 when none was given
   bool alternate = false;
   char grouping = 0;    // , or _
   std::uint64_t width = 0;

@@ -114,16 +114,17 @@ Flow Run::RunLoop(const Statement& statement, const Value& items, int depth0) {
   const Ref<LoopObject> loop = Make<LoopObject>(meter_, &statement, statement.recursive ? around : Ref<Frame>(),
                                                 std::move(iterator), depth0);
   const NameId loop_name = program_.FindName("loop");
-  bool ran = false;
+  bool ended_one = false;  // an iteration that `continue` or `break` cuts short does not keep the `else` away
   while (!failed() && loop->Advance()) {
-    ran = true;
-    Restore<Ref<Frame>> scope(frame_, Make<Frame>(meter_, around));
+    Restore<Ref<Frame>> scope(frame_, NewFrame(around, statement.hidden));
     if (loop_name != Program::kNoName) frame_->Set(loop_name, Value::Of(Kind::kLoop, loop));
     Assign(*statement.target, loop->current);
     if (!meter_.Step()) break;
-    if (Execute(statement.body) == Flow::kBreak) return Flow::kOn;
+    const Flow flow = Execute(statement.body);
+    if (flow == Flow::kBreak) break;
+    ended_one = ended_one || flow == Flow::kOn;
   }
-  if (!ran && !failed()) return ExecuteInner(statement.otherwise);
+  if (!ended_one && !failed()) return ExecuteInner(statement.otherwise, statement.hidden_otherwise);
   return Flow::kOn;
 }
 

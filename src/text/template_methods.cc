@@ -83,6 +83,14 @@ Value RangeCount(Run& run, const Value& self, Bound& arguments) {
   return Value::Int(CompareValues(run, Op::kIn, arguments[0], self) ? 1 : 0);
 }
 
+Value RangeIndex(Run& run, const Value& self, Bound& arguments) {
+  const std::vector<Value> items = Collect(run, self);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (Equal(run.meter(), items[i], arguments[0])) return Value::Int(static_cast<std::int64_t>(i));
+  }
+  return run.Fail("value is not in range");
+}
+
 Value Decode(Run& run, const Value& self, Bound&) { return run.String(self.text()); }
 
 // Refused: no function.
@@ -123,6 +131,7 @@ constexpr Builtin kIntMethods[] = {
 };
 constexpr Builtin kRangeMethods[] = {
     {"count", RangeCount, "/,value", 1},
+    {"index", RangeIndex, "/,value", 1},
 };
 constexpr Builtin kBytesMethods[] = {
     {"decode", Decode, "encoding,errors"},

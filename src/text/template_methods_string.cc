@@ -158,14 +158,15 @@ Value Partition(Run& run, const Value& self, Bound& arguments) {
   const std::string_view s = self.text().view();
   const std::size_t found = kFromRight ? s.rfind(separator.view()) : s.find(separator.view());
   Meter& meter = run.meter();
+  const auto part = [&](std::size_t begin, std::size_t end) {
+    return run.String(Slice(meter, self.text(), begin, end), self.markup());
+  };
   if (found == std::string_view::npos) {
-    const Value whole = run.String(self.text());
-    if (kFromRight) return Value::Tuple(meter, {run.String(""), run.String(""), whole});
-    return Value::Tuple(meter, {whole, run.String(""), run.String("")});
+    if (kFromRight) return Value::Tuple(meter, {part(0, 0), part(0, 0), part(0, s.size())});
+    return Value::Tuple(meter, {part(0, s.size()), part(0, 0), part(0, 0)});
   }
   const std::size_t end = found + separator.size();
-  return Value::Tuple(meter, {run.String(Slice(meter, self.text(), 0, found)), run.String(Slice(meter, self.text(), found, end)),
-                              run.String(Slice(meter, self.text(), end, s.size()))});
+  return Value::Tuple(meter, {part(0, found), part(found, end), part(end, s.size())});
 }
 
 Text Fill(Run& run, const Bound& arguments) {

@@ -173,7 +173,7 @@ Value ConcatStrings(Run& run, const Value& a, const Value& b) {
 }
 
 Value RepeatSequence(Run& run, const Value& sequence, const Value& count) {
-  if (count.is(Kind::kBigInt) && !count.big().negative() && *Length(sequence) > 0) {
+  if (count.is(Kind::kBigInt) && !count.big().negative()) {
     run.meter().Limit("template repeats a sequence too often");
     return Value();
   }

@@ -22,6 +22,7 @@ Value GetAttribute(Run& run, const Value& value, std::string_view name);
 Value GetMember(Run& run, const Value& value, std::string_view name);
 // value[key]: keys and places first, then methods.
 Value GetItem(Run& run, const Value& value, const Value& key);
+bool IsSliceable(const Value& value);
 // value[start:stop:step]; undefined or none for a part that is left out.
 Value GetSlice(Run& run, const Value& value, const Value& start, const Value& stop, const Value& step);
 // How many items or characters; nothing, without failing, for a value that has no length.

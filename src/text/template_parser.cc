@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "text/template_parse_state.h"
+#include "text/template_scopes.h"
 
 namespace skein::text::templates {
 
@@ -392,6 +393,7 @@ Result<std::unique_ptr<const Program>> ParseTemplate(std::string_view source) {
   }
   if (state.failed()) return state.status();
   state.program().body = std::move(body);
+  AnalyzeScopes(state.program());
   return std::unique_ptr<const Program>(state.TakeProgram());
 }
 

@@ -35,12 +35,17 @@ class Frame final : public CyclicObject {
 };
 
 struct MacroObject final : CyclicObject {
-  MacroObject(Meter& meter, const Statement* s, std::string n, Ref<Frame> f)
-      : CyclicObject(meter, sizeof(*this) + n.size()), statement(s), name(std::move(n)), frame(std::move(f)) {}
+  MacroObject(Meter& meter, const Statement* s, std::string n, Ref<Frame> f, bool escape)
+      : CyclicObject(meter, sizeof(*this) + n.size()),
+        statement(s),
+        name(std::move(n)),
+        frame(std::move(f)),
+        autoescape(escape) {}
   void ClearReferences() override { frame = nullptr; }
   const Statement* const statement;  // of a macro, or the call block whose body this is
   const std::string name;            // empty for the body of a call block
   Ref<Frame> frame;                  // where it was defined
+  const bool autoescape;             // and what held there
 };
 
 // `loop` inside a loop, and the walk over what is looped over.
@@ -130,7 +135,10 @@ class Run {
   Flow ExecuteFilterBlock(const Statement& statement);
   Flow ExecuteAutoescape(const Statement& statement);
   Flow ExecuteCallBlock(const Statement& statement);
-  Flow ExecuteInner(const Body& body);  // in a scope of its own
+  // In a scope of its own, in which the names of `hidden` begin as undefined.
+  Flow ExecuteInner(const Body& body, const std::vector<NameId>& hidden);
+  Ref<Frame> NewFrame(const Ref<Frame>& parent, const std::vector<NameId>& hidden);
+  void SetVariable(NameId name, Value value);
   Flow RunLoop(const Statement& statement, const Value& items, int depth0);
   std::unique_ptr<Iterator> FilteredItems(const Statement& statement, std::unique_ptr<Iterator> items);
   void Assign(const Expr& target, const Value& value);
@@ -149,8 +157,9 @@ class Run {
   const Program& program_;
   const std::string now_;
   std::vector<Value> constants_;
-  Ref<Frame> root_;
-  Ref<Frame> frame_;
+  Ref<Frame> context_;  // what the caller defined, and what the outermost scope assigned: all that blocks see
+  Ref<Frame> top_;      // the template's outermost scope
+  Ref<Frame> frame_;    // the current scope
   TextBuilder output_;
   TextBuilder* current_output_;
   bool autoescape_ = false;

@@ -88,7 +88,7 @@ std::vector<Text> SplitOnSpace(Run& run, const Text& text, std::int64_t most, bo
   if (!from_right) {
     for (std::size_t at = skip_right(0); at < s.size() && run.meter().Step();) {
       if (most-- == 0) {
-        parts.push_back(Slice(run.meter(), text, at, skip_left(s.size())));
+        parts.push_back(Slice(run.meter(), text, at, s.size()));
         break;
       }
       std::size_t end = at;
@@ -100,7 +100,7 @@ std::vector<Text> SplitOnSpace(Run& run, const Text& text, std::int64_t most, bo
   }
   for (std::size_t end = skip_left(s.size()); end > 0 && run.meter().Step();) {
     if (most-- == 0) {
-      parts.push_back(Slice(run.meter(), text, skip_right(0), end));
+      parts.push_back(Slice(run.meter(), text, 0, end));
       break;
     }
     std::size_t begin = end;
@@ -265,14 +265,16 @@ Text TitleCase(Run& run, const Text& text) {
 
 Text TitleWords(Run& run, const Text& text) {
   bool begins = true;
+  std::size_t rest = 0;  // of the word, after its first character
   return MapChars(run, text, [&](std::string& out, char32_t c, std::size_t at) {
     const bool separates = IsSpace(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
     if (separates) {
       AppendUtf8(out, c);
     } else if (begins) {
       AppendUpper(out, c);
+      rest = at + CharLength(text.view(), at);
     } else {
-      LowerAt(out, c, text.view(), at);
+      LowerAt(out, c, text.view().substr(rest), at - rest);
     }
     begins = separates;
   });

@@ -64,10 +64,12 @@ Value DivisibleBy(Run& run, const Value& self, Bound& arguments) { return HasRem
 Value IsLowerTest(Run& run, const Value& self, Bound&) { return Value::Bool(IsLowerText(ToText(run, self).view())); }
 Value IsUpperTest(Run& run, const Value& self, Bound&) { return Value::Bool(IsUpperText(ToText(run, self).view())); }
 
-Value IsFilter(Run&, const Value& self, Bound&) {
+Value IsFilter(Run& run, const Value& self, Bound&) {
+  if (!Hash(self)) return run.Fail("unhashable type");
   return Value::Bool(self.IsString() && FindFilter(self.text().view()) != nullptr);
 }
-Value IsTest(Run&, const Value& self, Bound&) {
+Value IsTest(Run& run, const Value& self, Bound&) {
+  if (!Hash(self)) return run.Fail("unhashable type");
   return Value::Bool(self.IsString() && FindTest(self.text().view()) != nullptr);
 }
 

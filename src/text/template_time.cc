@@ -2,7 +2,9 @@
 //
 // strftime for strftime_now, in English and without a time zone; see template_format.h.
 #include <array>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -23,9 +25,14 @@ struct Time {
     constexpr std::array<int, 12> kBefore = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
     return kBefore[static_cast<std::size_t>(month - 1)] + day + (month > 2 && Leap(year) ? 1 : 0);
   }
-  int WeekDay() const {  // Monday is 0
+  int DaysSinceYearOne() const {
     const int before = year - 1;
-    return (before * 365 + before / 4 - before / 100 + before / 400 + YearDay() - 1) % 7;
+    return before * 365 + before / 4 - before / 100 + before / 400 + YearDay() - 1;
+  }
+  int WeekDay() const { return DaysSinceYearOne() % 7; }  // Monday is 0
+  std::int64_t EpochSeconds() const {
+    constexpr int kDaysToEpoch = 719162;  // from 0001-01-01 to 1970-01-01
+    return (DaysSinceYearOne() - kDaysToEpoch) * std::int64_t{86400} + hour * 3600 + minute * 60 + second;
   }
   int WeeksInYear(int of) const {
     Time first = *this;
@@ -85,6 +92,7 @@ std::string Code(const Time& t, char code, std::string_view whole) {
     case 'h': return std::string(month.substr(0, 3));
     case 'B': return std::string(month);
     case 'j': return fmt::format("{:03}", t.YearDay());
+    case 's': return fmt::format("{}", t.EpochSeconds());
     case 'u': return fmt::format("{}", t.WeekDay() + 1);
     case 'w': return fmt::format("{}", (t.WeekDay() + 1) % 7);
     case 'U': return fmt::format("{:02}", (t.YearDay() + 6 - (t.WeekDay() + 1) % 7) / 7);

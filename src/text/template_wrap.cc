@@ -103,7 +103,8 @@ std::vector<Text> WrapText(Run& run, const Text& paragraph, const WrapOptions& o
             }
           }
         }
-        if (cut > 0) line.push_back({word.begin, word.begin + cut, false});
+        // Nothing of the word may fit: then an empty piece stands in for the blanks that would be dropped below.
+        line.push_back({word.begin, word.begin + cut, cut == 0});
         word.begin += cut;
       } else if (line.empty()) {
         line.push_back(chunks.back());
