@@ -4,3 +4,7 @@ execute_process(COMMAND git -C ${CMAKE_SOURCE_DIR} rev-parse --short=12 HEAD
 if(NOT SKEIN_BUILD_COMMIT)
   set(SKEIN_BUILD_COMMIT "unknown")
 endif()
+# A new commit makes a new build say so.
+if(EXISTS ${CMAKE_SOURCE_DIR}/.git/logs/HEAD)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/.git/logs/HEAD)
+endif()
