@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// OutputFile writes a file that is there whole or not at all: everything goes to a temporary file beside it, and
-// Commit renames that. A full disk is an error, and what was written by then is removed. A path that is no regular
-// file (a device, a pipe) is written directly.
+// OutputFile writes a file that is there whole or not at all: everything goes to a file without a name in the same
+// folder, and Commit names it, so that nothing is left when the program is killed. Where the file system has no such
+// files, a temporary one stands beside the path. A full disk is an error, and what was written by then is removed. A
+// path that is no regular file (a device, a pipe) is written directly.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +34,11 @@ class OutputFile {
   OutputFile() = default;
   Status Flush();
   void Discard();
+  Status Name();
 
   std::string path_;
-  std::string temporary_;  // empty: `path_` is written directly
+  std::string temporary_;  // the name until Commit; empty: none (nameless_), or `path_` is written directly
+  bool nameless_ = false;
   int descriptor_ = -1;
   std::string buffer_;
 };
