@@ -81,9 +81,12 @@ std::string Documentation() {
   return out;
 }
 
-std::vector<std::string> AllFlagNames() {
+std::vector<std::string> AllSettingNames() {
   std::vector<std::string> names;
   for (const Command& command : Commands()) {
+    std::string table(command.name);
+    std::replace(table.begin(), table.end(), ' ', '-');
+    names.push_back(fmt::format("[{}]", table));
     VisitFields(command, [&](const FieldList& fields) {
       for (std::string& name : fields.FlagNames()) names.push_back(std::move(name));
     });

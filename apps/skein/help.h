@@ -20,7 +20,7 @@ std::string CommandHelp(const Command& command, const FieldList& fields);
 std::string Version();                                             // skein --version
 std::string_view BuildCommit();
 
-// The names of the flags of all commands.
-std::vector<std::string> AllFlagNames();
+// What a configuration file may hold: the names of the flags of all commands, and their tables ("[bench-model]").
+std::vector<std::string> AllSettingNames();
 
 }  // namespace skein::app

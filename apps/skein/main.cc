@@ -2,11 +2,14 @@
 //
 // The program: finds the command that was meant, fills its options, runs it, and turns its Status into one line and an
 // exit status.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <new>
@@ -17,6 +20,7 @@
 #include "command.h"
 #include "context.h"
 #include "help.h"
+#include "interrupt.h"
 #include "report.h"
 
 namespace skein::app {
@@ -52,7 +56,7 @@ Status RunCommand(const Command& command, std::span<const std::string> arguments
     const bool has_file = std::getenv("SKEIN_CONFIG") != nullptr ||
                           std::any_of(arguments.begin(), arguments.end(),
                                       [](const std::string& argument) { return argument.starts_with("--config"); });
-    const std::vector<std::string> known = has_file ? AllFlagNames() : std::vector<std::string>();
+    const std::vector<std::string> known = has_file ? AllSettingNames() : std::vector<std::string>();
     std::string table(command.name);
     std::replace(table.begin(), table.end(), ' ', '-');
     SKEIN_RETURN_IF_ERROR(
@@ -112,21 +116,36 @@ void KeepAddressSpace() {
   if (::getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) ::mallopt(M_ARENA_MAX, 1);
 }
 
+// Files that the program opens must not take the numbers of standard streams that were closed (2>&-): an error message
+// would be written into a model. The stand-ins fail to read and write as closed ones do.
+void OccupyStandardStreams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    const int opened = ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+    if (opened >= 0 && opened != stream) ::close(opened);
+  }
+}
+
 int Main(std::span<const std::string> arguments) {
+  OccupyStandardStreams();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes (ulimit -f) is an error of writing
+  EndOnInterrupt();
   KeepAddressSpace();
   Context context;
   const auto flags_end = std::find(arguments.begin(), arguments.end(), "--");
   const bool json = std::find(arguments.begin(), flags_end, "--json") != flags_end;
   // Libraries throw when memory ends; everything of ours answers with a Status.
   try {
-    return Report(Dispatch(arguments, context), json, context);
+    const Status status = Dispatch(arguments, context);  // which may set json(), by environment or file
+    return Report(status, json || context.json(), context);
   } catch (const std::bad_alloc&) {
     return Report(LimitExceeded("memory that this process may take is used up; allow more (ulimit -v) or take a smaller "
                                 "model or --context"),
-                  json, context);
+                  json || context.json(), context);
   } catch (const std::exception& error) {
-    return Report(InternalError(fmt::format("nothing was expected to fail here, found: {}", error.what())), json, context);
+    return Report(InternalError(fmt::format("nothing was expected to fail here, found: {}", error.what())),
+                  json || context.json(), context);
   }
 }
 

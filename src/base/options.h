@@ -87,7 +87,8 @@ class FieldList {
   Field& AddPositional(std::string name, std::string* target, bool required, std::string help);
 
   // Fills all targets. `command` is how messages call what is parsed ("skein run"); `known_elsewhere` are names that a
-  // configuration file may hold because other commands have them; a table of the file named `table` is read as well.
+  // configuration file may hold because other commands have them (a table's as "[bench-model]"); a table of the file
+  // named `table` is read as well.
   // `environment` looks a variable up (nullptr: not set). Errors are kInvalidArgument with the field's name.
   using Environment = const char* (*)(const char* name);
   Status Parse(std::span<const std::string> arguments, std::string_view command, std::string_view table,
@@ -108,7 +109,11 @@ class FieldList {
     std::string text;
   };
   Status ReadArguments(std::span<const std::string> arguments, std::string_view command, std::vector<Given>& flags);
-  Status ReadFile(const std::string& path, std::string_view table, std::span<const std::string> known_elsewhere);
+  Status ReadFile(const std::string& path, std::string_view origin, std::string_view table,
+                  std::span<const std::string> known_elsewhere);
+  // `texts` null: the file's value is of a kind that no option has.
+  Status SetFromFile(const std::string& name, const std::string& origin, std::vector<std::string>* texts,
+                     std::span<const std::string> known_elsewhere);
   Status ReadEnvironment(Environment environment);
   Field* FindFlag(std::string_view name);
 

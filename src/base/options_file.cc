@@ -44,14 +44,14 @@ bool TextsOf(const toml::node& node, std::vector<std::string>& texts) {
 
 }  // namespace
 
-Status FieldList::ReadFile(const std::string& path, std::string_view table,
+Status FieldList::ReadFile(const std::string& path, std::string_view origin, std::string_view table,
                            std::span<const std::string> known_elsewhere) {
   std::ifstream file(path, std::ios::binary);
   std::string content(kFileBytesMax + 1, '\0');
   if (!file || !file.read(content.data(), static_cast<std::streamsize>(content.size())).eof()) {
     const bool opened = static_cast<bool>(file.is_open());
-    return InvalidArgument(fmt::format("--config takes a TOML file of at most 1 MiB that can be read, found {}{}", path,
-                                       opened ? "" : " (cannot be opened)"),
+    return InvalidArgument(fmt::format("{} takes a TOML file of at most 1 MiB that can be read, found {}{}", origin,
+                                       path, opened ? "" : " (cannot be opened)"),
                            "--config");
   }
   content.resize(static_cast<std::size_t>(file.gcount()));
@@ -61,39 +61,51 @@ Status FieldList::ReadFile(const std::string& path, std::string_view table,
                                    parsed.error().description()),
                        "--config");
   }
-  const auto apply = [&](const toml::table& keys) -> Status {
+  const auto known = [&](const std::string& name) {
+    return std::find(known_elsewhere.begin(), known_elsewhere.end(), name) != known_elsewhere.end();
+  };
+  const auto apply = [&](const toml::table& keys, bool whole_file) -> Status {
     for (const auto& [key, node] : keys) {
       const std::string name(key.str());
-      if (node.is_table()) continue;
-      const std::string origin = fmt::format("{}: {}", path, name);
-      Field* field = FindFlag(name);
-      if (field == nullptr || field->flag_only_) {
-        if (std::find(known_elsewhere.begin(), known_elsewhere.end(), name) != known_elsewhere.end()) continue;
-        std::vector<std::string> names = FlagNames();
-        names.insert(names.end(), known_elsewhere.begin(), known_elsewhere.end());
-        const std::string nearest = NearestWord(name, names);
-        return InvalidArgument(fmt::format("{} is no option; {}", origin, nearest.empty()
-                                               ? "skein help docs lists them"
-                                               : fmt::format("did you mean {}?", nearest)),
-                               name);
-      }
+      if (whole_file && node.is_table() && (name == table || known(fmt::format("[{}]", name)))) continue;
       std::vector<std::string> texts;
-      if (!TextsOf(node, texts)) {
-        return InvalidArgument(fmt::format("{} takes {}, found a value of another kind", origin, field->Allowed()), name);
-      }
-      if (std::holds_alternative<std::vector<int>*>(field->target_)) {
-        texts = {fmt::format("{}", fmt::join(texts, ","))};
-      }
-      if (texts.size() > 1 && !std::holds_alternative<std::vector<std::string>*>(field->target_)) {
-        return InvalidArgument(fmt::format("{} takes {}, found {} values", origin, field->Allowed(), texts.size()), name);
-      }
-      for (const std::string& text : texts) SKEIN_RETURN_IF_ERROR(field->Set(text, OptionSource::kFile, origin));
+      const bool readable = TextsOf(node, texts) && !texts.empty();
+      SKEIN_RETURN_IF_ERROR(SetFromFile(name, fmt::format("{}: {}", path, name), readable ? &texts : nullptr,
+                                        known_elsewhere));
     }
     return OkStatus();
   };
-  SKEIN_RETURN_IF_ERROR(apply(parsed.table()));
+  SKEIN_RETURN_IF_ERROR(apply(parsed.table(), true));
   const toml::table* own = parsed.table()[table].as_table();
-  return own == nullptr ? OkStatus() : apply(*own);
+  return own == nullptr ? OkStatus() : apply(*own, false);
+}
+
+Status FieldList::SetFromFile(const std::string& name, const std::string& origin, std::vector<std::string>* texts,
+                              std::span<const std::string> known_elsewhere) {
+  Field* field = FindFlag(name);
+  if (field != nullptr && field->flag_only_) {
+    return InvalidArgument(fmt::format("{} cannot be set in a file, only as {}", origin, field->Shown()), name);
+  }
+  if (field == nullptr) {
+    if (std::find(known_elsewhere.begin(), known_elsewhere.end(), name) != known_elsewhere.end()) return OkStatus();
+    std::vector<std::string> names = FlagNames();
+    names.insert(names.end(), known_elsewhere.begin(), known_elsewhere.end());
+    const std::string nearest = NearestWord(name, names);
+    return InvalidArgument(fmt::format("{} is no option; {}", origin, nearest.empty()
+                                           ? "skein help docs lists them"
+                                           : fmt::format("did you mean {}?", nearest)),
+                           name);
+  }
+  if (texts == nullptr) {
+    return InvalidArgument(fmt::format("{} takes {}, found nothing or a value of another kind", origin, field->Allowed()),
+                           name);
+  }
+  if (std::holds_alternative<std::vector<int>*>(field->target_)) *texts = {fmt::format("{}", fmt::join(*texts, ","))};
+  if (texts->size() > 1 && !std::holds_alternative<std::vector<std::string>*>(field->target_)) {
+    return InvalidArgument(fmt::format("{} takes {}, found {} values", origin, field->Allowed(), texts->size()), name);
+  }
+  for (const std::string& text : *texts) SKEIN_RETURN_IF_ERROR(field->Set(text, OptionSource::kFile, origin));
+  return OkStatus();
 }
 
 }  // namespace skein

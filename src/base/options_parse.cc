@@ -22,14 +22,15 @@ Status FieldList::Parse(std::span<const std::string> arguments, std::string_view
                         std::span<const std::string> known_elsewhere, Environment environment) {
   std::vector<Given> flags;
   SKEIN_RETURN_IF_ERROR(ReadArguments(arguments, command, flags));
-  std::string path;
+  std::string path, origin;
   if (Field* config = FindFlag("config")) {
-    if (const char* text = environment(config->EnvironmentName().c_str())) path = text;
+    origin = config->EnvironmentName();
+    if (const char* text = environment(origin.c_str())) path = text;
     for (const Given& given : flags) {
-      if (given.field == config) path = given.text;
+      if (given.field == config) path = given.text, origin = config->Shown();
     }
   }
-  if (!path.empty()) SKEIN_RETURN_IF_ERROR(ReadFile(path, table, known_elsewhere));
+  if (!path.empty()) SKEIN_RETURN_IF_ERROR(ReadFile(path, origin, table, known_elsewhere));
   SKEIN_RETURN_IF_ERROR(ReadEnvironment(environment));
   for (const Given& given : flags) {
     SKEIN_RETURN_IF_ERROR(given.field->Set(given.text, OptionSource::kFlag, given.field->Shown()));

@@ -18,6 +18,7 @@ struct Sample {
   std::string model;
   std::string prompt;
   std::string config;
+  std::string secret;
   int max_tokens = 256;
   float top_p = 1.0f;
   std::uint64_t seed = 0;
@@ -41,6 +42,7 @@ struct Sample {
     fields.Add("n-prompt", "LIST", &prompts, "lengths").Range(0, 100000).Letter('p');
     fields.Add("quiet", "", &quiet, "says nothing");
     fields.Add("config", "FILE", &config, "a file of options");
+    fields.Add("secret", "TEXT", &secret, "only typed").FlagOnly();
   }
 };
 
@@ -52,7 +54,7 @@ const char* SomeEnvironment(const char* name) {
 Status Parse(Sample& sample, std::vector<std::string> arguments, FieldList::Environment environment = NoEnvironment) {
   FieldList fields;
   sample.Describe(fields);
-  const std::string known[] = {"port"};
+  const std::string known[] = {"port", "[chat]"};
   return fields.Parse(arguments, "skein run", "run", known, environment);
 }
 
@@ -131,6 +133,27 @@ TEST(Options, FlagWinsOverEnvironmentOverFile) {
   EXPECT_EQ(Parse(refused, {"m", "--config", path}).code(), Code::kInvalidFile);
   EXPECT_EQ(Parse(refused, {"m", "--config", path + ".absent"}).code(), Code::kInvalidArgument);
   ::unlink(path.c_str());
+}
+
+const char* AbsentFile(const char* name) {
+  return std::string_view(name) == "SKEIN_CONFIG" ? "/nowhere/skein.toml" : nullptr;
+}
+
+// If this failed, a typo in a file, or a value of the wrong kind, would be passed over in silence.
+TEST(Options, WhatAFileHoldsIsUsedOrRefused) {
+  const std::string path = ::testing::TempDir() + "/options_test_kinds_" + std::to_string(::getpid()) + ".toml";
+  for (const char* text : {"[rnu]\nmax-tokens = 3\n", "max-tokens = {a = 1}\n", "[max-tokens]\n", "max-tokens = []\n",
+                           "[run.deeper]\nmax-tokens = 3\n", "[[run]]\nmax-tokens = 3\n", "secret = 3\n",
+                           "max-tokens = 1979-05-27\n", "max-tokens = [[3]]\n", "quiet = \"maybe\"\n"}) {
+    std::ofstream(path) << text;
+    Sample sample;
+    const Status status = Parse(sample, {"m", "--config", path});
+    EXPECT_EQ(status.code(), Code::kInvalidArgument) << text;
+    EXPECT_NE(status.message().find(path), std::string::npos) << status.message();
+  }
+  ::unlink(path.c_str());
+  Sample sample;
+  EXPECT_TRUE(Parse(sample, {"m"}, AbsentFile).message().starts_with("SKEIN_CONFIG takes")) << "the variable is named";
 }
 
 // If this failed, help would not fit a terminal or leave a flag out.
