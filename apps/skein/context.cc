@@ -19,15 +19,21 @@ namespace {
 
 constexpr std::size_t kBufferBytes = 1 << 16;
 
+Result<std::size_t> ReadSome(int descriptor, std::span<char> block, std::string_view shown) {
+  while (true) {
+    const ssize_t count = ::read(descriptor, block.data(), block.size());
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno != EINTR) return InvalidArgument(fmt::format("{} cannot be read: {}", shown, std::strerror(errno)));
+  }
+}
+
 Result<std::string> ReadDescriptor(int descriptor, std::string_view shown, std::uint64_t limit) {
   std::string text;
   std::string block(kBufferBytes, '\0');
   while (true) {
-    const ssize_t count = ::read(descriptor, block.data(), block.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return InvalidArgument(fmt::format("{} cannot be read: {}", shown, std::strerror(errno)));
+    SKEIN_ASSIGN_OR_RETURN(const std::size_t count, ReadSome(descriptor, block, shown));
     if (count == 0) return text;
-    text.append(block, 0, static_cast<std::size_t>(count));
+    text.append(block, 0, count);
     if (text.size() > limit) return LimitExceeded(fmt::format("{} holds more than {} bytes", shown, limit));
   }
 }
@@ -35,6 +41,7 @@ Result<std::string> ReadDescriptor(int descriptor, std::string_view shown, std::
 }  // namespace
 
 Status Output::Write(std::string_view text) {
+  used_ = used_ || !text.empty();
   buffer_ += text;
   return buffer_.size() < kBufferBytes ? failed_ : Flush();
 }
@@ -73,6 +80,10 @@ void Context::Tell(std::string_view line) const {
   if (quiet_) return;
   const std::string text = fmt::format("{}\n", line);
   static_cast<void>(WriteAll(STDERR_FILENO, std::as_bytes(std::span(text.data(), text.size())), "standard error").ok());
+}
+
+Result<std::size_t> ReadSomeStandardInput(std::span<char> block) {
+  return ReadSome(STDIN_FILENO, block, "standard input");
 }
 
 Result<std::string> ReadStandardInput(std::uint64_t limit) {

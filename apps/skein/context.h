@@ -4,6 +4,7 @@
 // error for logs and progress, and what the output options chose.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,8 +19,11 @@ class Output {
  public:
   Status Write(std::string_view text);
   Status Flush();
+  // Whether anything was written: a result stands there, so no error object follows it.
+  bool used() const { return used_; }
 
  private:
+  bool used_ = false;
   std::string buffer_;
   Status failed_;
 };
@@ -52,7 +56,10 @@ class Context {
   bool colours_ = false;
 };
 
-// Standard input, all of it or by lines. Errors: kLimit beyond `limit` bytes.
+// The next bytes of standard input into `block`, as many as are there; 0 at the end.
+Result<std::size_t> ReadSomeStandardInput(std::span<char> block);
+
+// Standard input, all of it. Errors: kLimit beyond `limit` bytes.
 Result<std::string> ReadStandardInput(std::uint64_t limit);
 
 // A file of text (a prompt, a list of ids), `-` for standard input. Errors: kInvalidArgument naming `flag`.

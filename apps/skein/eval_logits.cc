@@ -42,11 +42,11 @@ Status RunEvalLogits(const EvalLogitsOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdList(value, options.tokens));
   if (ids.empty()) return InvalidArgument(fmt::format("{} is expected to hold ids, found none", options.tokens), "--tokens");
 
+  SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.out));
   SKEIN_ASSIGN_OR_RETURN(api::Machine machine, api::ResolveMachine(options.machine.Resolved()));
   machine.kv_tokens = ids.size();
   machine.step_outputs = kStepOutputs;
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<api::LoadedModel> loaded, LoadForMeasuring(options.model, machine, context));
-  SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.out));
   Cancellation cancellation;
   const InterruptGuard guard(cancellation, InterruptGuard::Mode::kOnce);
   std::size_t positions = 0;

@@ -12,7 +12,8 @@
 namespace skein::app {
 namespace {
 
-constexpr std::uint64_t kInputBytesMax = 1ull << 31;
+constexpr std::size_t kLineBytesMax = 1u << 30;
+constexpr std::size_t kBlockBytes = 1 << 18;
 constexpr std::size_t kDepthMax = 1000;  // of nested values in one line
 
 // JSON may hold halves of surrogate pairs (\\ud800), which are no characters: each becomes U+FFFD.
@@ -50,6 +51,16 @@ Result<std::string> AnswerOne(std::string_view line, std::string_view shown, con
   return answer(value.get_object());
 }
 
+// Answers one line; empty for a line without text.
+std::string AnswerText(std::string_view line, std::size_t number, const AnswerLine& answer) {
+  if (line.find_first_not_of(" \t\r") == std::string_view::npos) return "";
+  const Result<std::string> answered = AnswerOne(line, fmt::format("line {}", number), answer);
+  if (answered.ok()) return *answered + "\n";
+  JsonWriter json;
+  json.BeginObject().Member("error", answered.status().message()).EndObject();
+  return json.Take() + "\n";
+}
+
 }  // namespace
 
 Result<boost::json::value> ParseJson(std::string_view text, std::string_view shown) {
@@ -61,27 +72,27 @@ Result<boost::json::value> ParseJson(std::string_view text, std::string_view sho
   return value;
 }
 
+// Answers leave as soon as no further whole line is there, so that a program at both ends of the pipes may wait for
+// each answer before it writes the next line.
 Status AnswerLines(const AnswerLine& answer, Context& context) {
-  SKEIN_ASSIGN_OR_RETURN(const std::string input, ReadStandardInput(kInputBytesMax));
+  std::string held, block(kBlockBytes, '\0');
   std::size_t number = 0;
-  for (std::size_t at = 0; at < input.size();) {
-    const std::size_t end = std::min(input.find('\n', at), input.size());
-    const std::string_view line = std::string_view(input).substr(at, end - at);
-    at = end + 1;
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string shown = fmt::format("line {}", number);
-    const Result<std::string> answered = AnswerOne(line, shown, answer);
-    std::string text;
-    if (answered.ok()) {
-      text = *answered;
-    } else {
-      JsonWriter json;
-      json.BeginObject().Member("error", answered.status().message()).EndObject();
-      text = json.Take();
+  while (true) {
+    SKEIN_ASSIGN_OR_RETURN(const std::size_t count, ReadSomeStandardInput(block));
+    const std::size_t searched = held.size();
+    held.append(block, 0, count);
+    std::size_t begin = 0;
+    for (std::size_t end; (end = held.find('\n', std::max(begin, searched))) != std::string::npos; begin = end + 1) {
+      SKEIN_RETURN_IF_ERROR(context.out().Write(AnswerText(std::string_view(held).substr(begin, end - begin), ++number, answer)));
     }
-    SKEIN_RETURN_IF_ERROR(context.out().Write(text + "\n"));
+    held.erase(0, begin);
+    if (count == 0) break;
+    if (begin > 0) SKEIN_RETURN_IF_ERROR(context.out().Flush());
+    if (held.size() > kLineBytesMax) {
+      return LimitExceeded(fmt::format("line {} holds more than {} bytes", number + 1, kLineBytesMax));
+    }
   }
+  SKEIN_RETURN_IF_ERROR(context.out().Write(AnswerText(held, ++number, answer)));
   return context.out().Flush();
 }
 

@@ -2,7 +2,9 @@
 #include "model_cache.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -21,13 +23,20 @@ bool Exists(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0;
 }
 
+// HOME, or what the user database says where HOME is not set (cron, containers). Never a folder that everybody may
+// write: a model planted there would be taken for ours.
+std::string HomeFolder() {
+  if (std::string home = Variable("HOME"); !home.empty()) return home;
+  const passwd* user = ::getpwuid(::getuid());
+  return user != nullptr && user->pw_dir != nullptr && *user->pw_dir == '/' ? user->pw_dir : ".";
+}
+
 }  // namespace
 
 std::string CacheFolder() {
   if (std::string own = Variable("SKEIN_CACHE"); !own.empty()) return own;
   if (std::string cache = Variable("XDG_CACHE_HOME"); !cache.empty()) return cache + "/skein";
-  const std::string home = Variable("HOME");
-  return (home.empty() ? "/tmp" : home) + "/.cache/skein";
+  return HomeFolder() + "/.cache/skein";
 }
 
 std::string ModelsFolder() { return CacheFolder() + "/models"; }

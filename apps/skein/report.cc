@@ -46,7 +46,7 @@ int Report(const Status& status, bool json, Context& context) {
   if (flushed.code() == Code::kCancelled) return 0;  // a reader that left early, such as head
   const std::string line = fmt::format("skein: {}\n", OneLine(shown.message()));
   static_cast<void>(WriteAll(STDERR_FILENO, std::as_bytes(std::span(line.data(), line.size())), "standard error").ok());
-  if (json && flushed.ok()) {
+  if (json && flushed.ok() && !context.out().used()) {
     JsonWriter object;
     object.BeginObject().Key("error").BeginObject();
     object.Member("code", CodeName(shown.code())).Member("message", shown.message()).Member("field", shown.field());

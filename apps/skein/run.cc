@@ -108,8 +108,7 @@ class Trace {
     Span(count_++ == 0 ? "prompt" : "token", last_, now - last_);
     last_ = now;
   }
-  Status WriteTo(const std::string& path) {
-    SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(path));
+  Status WriteTo(OutputFile& file) {
     SKEIN_RETURN_IF_ERROR(file.Write("{\"traceEvents\":[" + events_ + "]}\n"));
     return file.Commit();
   }
@@ -148,6 +147,11 @@ void RunOptions::Describe(FieldList& fields) {
 
 Status RunRun(const RunOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(options));
+  std::optional<OutputFile> profile;  // opened first: a path that cannot be written is said before any work
+  if (!options.profile.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
+    profile.emplace(std::move(file));
+  }
   SKEIN_ASSIGN_OR_RETURN(Engine engine, LoadEngine(options.model, options.machine.Resolved(), context));
   SKEIN_ASSIGN_OR_RETURN(const std::vector<std::int32_t> tokens, PromptTokens(engine, prompt, options));
 
@@ -170,7 +174,7 @@ Status RunRun(const RunOptions& options, Context& context) {
   SKEIN_RETURN_IF_ERROR(written);
   SKEIN_RETURN_IF_ERROR(context.out().Write(context.json() ? AnswerJson(engine, answer, options) : "\n"));
   SKEIN_RETURN_IF_ERROR(context.out().Flush());
-  if (!options.profile.empty()) SKEIN_RETURN_IF_ERROR(trace.WriteTo(options.profile));
+  if (profile) SKEIN_RETURN_IF_ERROR(trace.WriteTo(*profile));
   if (cancellation.cancelled()) return Status(Code::kCancelled, "interrupted");
   if (!context.json()) TellSummary(engine.info(), answer, context);
   return OkStatus();

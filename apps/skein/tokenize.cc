@@ -41,10 +41,19 @@ Result<std::string> TokenizeLine(const text::Tokenizer& tokenizer, const boost::
   return IdsJson(tokenizer.Encode(bytes, encode));
 }
 
+Status CheckInVocabulary(const text::Tokenizer& tokenizer, std::span<const TokenId> ids) {
+  for (const TokenId id : ids) {
+    if (id < tokenizer.vocabulary_size()) continue;
+    return LimitExceeded(fmt::format("token id {} is outside the vocabulary of {}", id, tokenizer.vocabulary_size()), "ids");
+  }
+  return OkStatus();
+}
+
 Result<std::string> DetokenizeLine(const text::Tokenizer& tokenizer, const boost::json::object& line) {
   const boost::json::value* value = line.if_contains("ids");
   if (value == nullptr) return InvalidArgument("ids is expected to be a list of token ids, found none", "ids");
   SKEIN_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdList(*value, "ids"));
+  SKEIN_RETURN_IF_ERROR(CheckInVocabulary(tokenizer, ids));
   SKEIN_ASSIGN_OR_RETURN(const bool skip_special, BoolMember(line, "skip_special", true));
   JsonWriter json;
   json.BeginObject().Member("text", tokenizer.Decode(ids, skip_special)).EndObject();
@@ -97,6 +106,7 @@ Status RunDetokenize(const DetokenizeOptions& options, Context& context) {
     SKEIN_ASSIGN_OR_RETURN(tokens, ReadStandardInput(kTextBytesMax));
   }
   SKEIN_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, IdList(tokens, "IDS"));
+  SKEIN_RETURN_IF_ERROR(CheckInVocabulary(*tokenizer, ids));
   const std::string text = tokenizer->Decode(ids, !options.keep_special);
   if (!context.json()) return context.out().Write(text + "\n");
   JsonWriter json;

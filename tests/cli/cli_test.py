@@ -5,6 +5,7 @@ SKEIN is the binary, SKEIN_TINY_MODEL the model (`skein make-model --shape tiny`
 import base64
 import json
 import os
+import select
 import signal
 import subprocess
 import tempfile
@@ -254,6 +255,26 @@ class Inside(Case):
         answers = self.ok("tokenize", MODEL, "--jsonl", stdin='{"text": "a"}\n[1]\nnot json\n{"text": 3}\n{"text": "a"}\n').splitlines()
         self.assertEqual(["error" in json.loads(answer) for answer in answers], [False, True, True, True, False])
 
+    def test_lines_are_answered_as_they_come(self):
+        # A program that waits for each answer before it asks again would wait for ever.
+        with subprocess.Popen([SKEIN, "tokenize", MODEL, "--jsonl"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+            for text in ("a", "b" * 300000, "c"):
+                child.stdin.write(json.dumps({"text": text}).encode() + b"\n")
+                child.stdin.flush()
+                self.assertTrue(select.select([child.stdout], [], [], 20)[0], "no answer")
+                self.assertIn("ids", json.loads(child.stdout.readline()))
+            child.stdin.write(b'{"text": "no end of line"}')
+            child.stdin.close()
+            self.assertIn("ids", json.loads(child.stdout.read()))
+
+    def test_ids_outside_the_vocabulary(self):
+        # An empty text in place of an error hides that ids and model do not belong together.
+        self.assertIn("99999999", self.refused(6, "detokenize", MODEL, "1,99999999"))
+        lines = '{"ids": [99999999]}\n{"ids": [98]}\n'
+        first, second = map(json.loads, self.ok("detokenize", MODEL, "--jsonl", stdin=lines).splitlines())
+        self.assertIn("vocabulary", first["error"])
+        self.assertIn("text", second)
+
     def test_templates(self):
         lines = '{"template": "{{ a + 1 }}", "context": {"a": 2}}\n{"template": "{{ a", "context": {}}\n'
         first, second = self.ok("template", "--expressions", "--jsonl", stdin=lines).splitlines()
@@ -341,6 +362,71 @@ class Limits(Case):
         self.ok("run", MODEL, "ab", "--raw", *GREEDY, limit_bytes=256 << 20)
         message = self.refused(6, "run", MODEL, "ab", "--raw", "--context", "16000000", limit_bytes=256 << 20)
         self.assertRegex(message, r"\d+(\.\d+)? (MB|GB|TB)")
+
+
+class Surroundings(Case):
+    """Signals, limits and closed streams."""
+
+    def start(self, *arguments):
+        return subprocess.Popen([SKEIN, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def shell(self, line, *arguments):
+        return subprocess.run(["sh", "-c", line, "sh", SKEIN, *map(str, arguments)], capture_output=True, timeout=100)
+
+    def test_ctrl_c_at_any_moment(self):
+        # Scripts tell "the user has had enough" from a crash by 130; and no half file may be left.
+        out = self.folder / "big.gguf"
+        for moment in (0.1, 0.3):
+            with self.start("make-model", "--shape", "1b", "--out", out) as child:
+                time.sleep(moment)
+                child.send_signal(signal.SIGINT)
+                stdout, stderr = child.communicate(timeout=30)
+            self.assertEqual((child.returncode, stdout, stderr), (130, b"", b""))
+            self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_an_interrupted_answer_is_one_document(self):
+        with self.start("run", MODEL, "ab", "--raw", "--max-tokens", "16000000", "--ignore-eos", "--json", "--context", "100000",
+                        "--threads", "1") as child:
+            time.sleep(1.5)
+            child.send_signal(signal.SIGINT)
+            stdout, _ = child.communicate(timeout=60)
+        if child.returncode != 130:
+            self.skipTest("the answer was complete by then, or memory is short")
+        if stdout:  # empty: it was loading still
+            self.assertEqual(json.loads(stdout)["finish_reason"], "cancelled")
+
+    def test_a_limit_of_file_sizes(self):
+        # A batch system's quota ended the program by a signal and left half a file.
+        outcome = self.shell('ulimit -f 10; exec "$@"', "make-model", "--shape", "tiny", "--out", self.folder / "x.gguf")
+        self.assertEqual(outcome.returncode, 3, outcome)
+        self.assertIn(b"File too large", outcome.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_closed_streams(self):
+        # The first file opened takes the number of a closed stream: messages would go into it.
+        out = self.folder / "x.gguf"
+        for closed in ("<&-", "2>&-", "<&- >&- 2>&-"):
+            outcome = self.shell(f'exec "$@" {closed}', "make-model", "--shape", "tiny", "--out", out)
+            self.assertEqual(outcome.returncode, 0, outcome)
+            self.ok("inspect", out)
+        trace = self.folder / "trace.json"
+        self.assertEqual(self.shell('exec "$@" <&- 2>&-', "run", MODEL, "ab", "--raw", *GREEDY, "--profile", trace).returncode, 0)
+        json.loads(trace.read_text())
+        self.assertEqual(self.shell('exec "$@" <&- >&-', "run", MODEL, "ab", "--raw", *GREEDY, "--profile", trace).returncode, 3)
+        json.loads(trace.read_text())
+
+    def test_a_profile_that_cannot_be_written_is_said_first(self):
+        self.refused(2, "run", MODEL, "ab", "--raw", *GREEDY, "--profile", self.folder / "none" / "trace.json")
+
+    def test_errors_are_json_however_json_was_chosen(self):
+        outcome = skein("run", MODEL, "--prompt-tokens", "99999999", env={"SKEIN_JSON": "1"})
+        self.assertEqual(json.loads(outcome.stdout)["error"]["code"], "limit")
+
+    def test_no_home(self):
+        # Not /tmp: there anybody could plant a model.
+        with_home, without = (skein("models", env={"HOME": home, "XDG_CACHE_HOME": ""}).stderr.decode() for home in ("/h", ""))
+        self.assertNotIn(" /tmp/", without)
+        self.assertTrue("/h/.cache" in with_home)
 
 
 if __name__ == "__main__":
