@@ -8,6 +8,7 @@
 #include "text/template_filter_tables.h"
 #include "text/template_operators.h"
 #include "text/template_print.h"
+#include "text/template_sort.h"
 #include "text/template_strings.h"
 
 namespace skein::text::templates {
@@ -217,7 +218,7 @@ class PrettyPrinter {
     }
     if (!value.is(Kind::kDict)) return value;
     std::vector<DictObject::Entry> entries = value.dict().entries();
-    std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+    StableSort(entries, [&](const auto& a, const auto& b) {
       const bool comparable = (a.key.IsString() && b.key.IsString()) || (a.key.IsNumber() && b.key.IsNumber());
       return comparable ? Less(run_, a.key, b.key) : KindName(a.key) < KindName(b.key);
     });

@@ -8,6 +8,7 @@
 #include "text/template_filter_tables.h"
 #include "text/template_operators.h"
 #include "text/template_print.h"
+#include "text/template_sort.h"
 #include "text/template_strings.h"
 
 namespace skein::text::templates {
@@ -77,7 +78,7 @@ struct Keyed {
 };
 
 void SortKeyed(Run& run, std::vector<Keyed>& items, bool reverse) {
-  std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
+  StableSort(items, [&](const Keyed& a, const Keyed& b) {
     if (!run.meter().Step()) return false;
     return reverse ? Less(run, b.key, a.key) : Less(run, a.key, b.key);
   });

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // JSON as Python's json.dumps writes it; see template_print.h.
-#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "text/template_operators.h"
 #include "text/template_print.h"
+#include "text/template_sort.h"
 
 namespace skein::text::templates {
 namespace {
@@ -84,8 +84,8 @@ class JsonWriter {
     };
     if (!options_.sort_keys) return WriteAll("{", dict.entries(), "}", write);
     std::vector<DictObject::Entry> sorted = dict.entries();
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [&](const auto& a, const auto& b) { return !run_.failed() && Less(run_, a.key, b.key); });
+    StableSort(sorted,
+               [&](const auto& a, const auto& b) { return !run_.failed() && Less(run_, a.key, b.key); });
     WriteAll("{", sorted, "}", write);
   }
 

@@ -21,7 +21,7 @@ namespace skein::text {
 // Limits of one rendering; exceeding one is an error of Code::kLimit.
 struct TemplateBudgets {
   std::uint64_t steps = 5'000'000;          // statements, expressions, items, and work on long strings
-  int depth = 600;                          // nested evaluation, macro calls included
+  int depth = 1000;                         // nested evaluation, macro calls included
   std::size_t output_bytes = 16u << 20;     // of the rendered text, and of any one string on the way
   std::size_t memory_bytes = 96u << 20;     // of all values alive at once
   std::chrono::milliseconds time{500};      // by the steady clock

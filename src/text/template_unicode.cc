@@ -25,7 +25,7 @@ struct CaseRun {  // every `stride`-th character from first to last moves by del
 };
 struct CaseSpecial {
   std::uint32_t from;
-  std::uint32_t to[3];  // ends early with 0
+  std::uint32_t first, second, third;  // 0 from where it ends
 };
 
 #include "text/template_unicode_tables.inc"
@@ -41,7 +41,7 @@ bool AppendMapped(std::string& out, char32_t c, std::span<const CaseRun> runs, s
   const auto exact = std::lower_bound(special.begin(), special.end(), c,
                                       [](const CaseSpecial& s, char32_t at) { return s.from < at; });
   if (exact != special.end() && exact->from == c) {
-    for (std::uint32_t mapped : exact->to) {
+    for (const std::uint32_t mapped : {exact->first, exact->second, exact->third}) {
       if (mapped != 0) AppendUtf8(out, mapped);
     }
     return true;
