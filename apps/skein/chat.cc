@@ -109,8 +109,9 @@ class Conversation {
     interrupted_.Reset();
     if (!answer.ok()) {
       messages_.pop_back();
-      // A conversation that has grown too long is no reason to end the program.
-      if (answer.status().code() != Code::kLimit) return answer.status();
+      // A conversation that has grown too long, or that the model's template refuses, is no reason to end the program.
+      const Code code = answer.status().code();
+      if (code != Code::kLimit && code != Code::kInvalidArgument) return answer.status();
       return Show(fmt::format("({}, or begin anew with /reset)\n", answer.status().message()));
     }
     SKEIN_RETURN_IF_ERROR(written);
