@@ -22,6 +22,7 @@ MAY_INCLUDE = {
     "scheduler": {"base"},
     "model": {"formats", "comm", "kernels", "tensor", "base"},
     "engine": {"scheduler", "model", "comm", "kernels", "tensor", "text", "base"},
+    "server": {"engine", "scheduler", "text", "base"},
     "api": {"engine", "scheduler", "model", "comm", "kernels", "formats", "tensor", "text", "base"},
 }
 BANNED = [
