@@ -126,6 +126,8 @@ typename V::F WeightBf16T(typename V::F q, typename V::F scale, typename V::F mi
     const typename V::F part = V::Sub(sum, value);
     const typename V::F error = V::Add(V::Sub(value, V::Sub(sum, part)), V::Sub(minimum, part));
     value = V::MakeOdd(sum, error);
+  } else {
+    value = V::Add(value, V::Zero());  // no negative zero: the definition is an FMA of the unsigned integer
   }
   // (h + 4) >> 3 of the half as a signed number, sign and mantissa kept, exponent rebiased; in the upper half of a word.
   const typename V::I half = V::HalfBits(value);  // sign-extended to 32 bits

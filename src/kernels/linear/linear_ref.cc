@@ -72,9 +72,10 @@ float Bf16PWeight(const QuantisedColumn& column, int q) {
 }
 
 float Bf16TWeight(const QuantisedColumn& column, int q) {
-  // Exact in double: 4 or 8 bits times 11, plus 11 bits. So this is one fp16 product or FMA.
-  double value = static_cast<double>(q) * static_cast<double>(column.scale);
-  if (column.has_minimum) value += static_cast<double>(column.minimum);
+  // Exact in double: 4 or 8 bits times 11, plus 11 bits. So this is one fp16 FMA. (Without a minimum it is that of the
+  // unsigned integer with -8 d or -128 d, which knows no negative zero: hence the sum.)
+  const double value = static_cast<double>(q) * static_cast<double>(column.scale) +
+                       (column.has_minimum ? static_cast<double>(column.minimum) : 0.0);
   return BfloatToFloat(Bf16TFromHalf(HalfFromDouble(value)));
 }
 
@@ -105,7 +106,7 @@ const std::byte* RowOf(const LinearTask& task, int row) { return task.values + r
 
 std::uint16_t Bf16TFromHalf(std::uint16_t half) {
   // (h + 4) >> 3 of the half's bits as a signed number, the sign kept, the exponent's bias changed from 15 to 127.
-  // |h| < 2 by the packing, so that the biased exponent can be or-ed in.
+  // |h| < 0.5 by the packing, so that the biased exponent can be or-ed in.
   const int rounded = (static_cast<std::int16_t>(half) + 4) >> 3;
   return static_cast<std::uint16_t>((rounded & 0x87ff) | 0x3800);
 }

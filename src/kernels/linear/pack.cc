@@ -20,7 +20,9 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "files and panels are little-endian");
 
 constexpr int kGroup = 32;                // columns of a block of Q4_0, Q4_1, Q8_0
-constexpr double kColumnMax = 1.98;       // what the largest |value| of a column is brought below
+// What the largest |value| of a column is brought below: bf16t multiplies scales by 2^20 (4 bits) or 2^24 (8 bits), and the
+// products are to be fp16 numbers (W4Min: d <= 2 * 0.468 / 15; W8: d <= 0.468 / 128).
+constexpr double kColumnMax = 0.468;
 
 template <typename T>
 T Load(const void* from) {
@@ -67,7 +69,7 @@ float ColumnScale(WeightFormat format, const std::byte* row, int k) {
   }
   if (largest == 0) return 0;
   int exponent = std::ilogb(largest);  // largest / 2^exponent lies in [1, 2)
-  if (std::ldexp(largest, -exponent) > kColumnMax) ++exponent;
+  while (std::ldexp(largest, -exponent) > kColumnMax) ++exponent;
   return static_cast<float>(std::ldexp(1.0, exponent));
 }
 
