@@ -18,6 +18,7 @@ struct HttpRequest {
   std::string method;
   std::string path;   // without the query
   std::string query;  // without the question mark
+  std::string rest;   // what stood for the {id} of the route's path
   std::vector<HttpHeader> headers;
   std::string body;
   std::string peer;         // "127.0.0.1:51234"

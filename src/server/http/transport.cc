@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/http/transport.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <openssl/err.h>
+#include <sys/socket.h>
+
+namespace skein::server {
+namespace {
+
+int SizeForTls(std::size_t size) { return static_cast<int>(std::min<std::size_t>(size, INT_MAX)); }
+
+bool IsAgain(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+}  // namespace
+
+Result<TlsContext> LoadTlsContext(const std::string& cert, const std::string& key) {
+  TlsContext context(SSL_CTX_new(TLS_server_method()));
+  if (context == nullptr) return InternalError("TLS could not be set up");
+  SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
+  SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  // Resumption by tickets needs no memory here; a cache of sessions would.
+  SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
+  ERR_clear_error();
+  if (SSL_CTX_use_certificate_chain_file(context.get(), cert.c_str()) != 1) {
+    return InvalidFile(fmt::format("{}: expected a certificate chain in PEM", cert), "tls_cert");
+  }
+  if (SSL_CTX_use_PrivateKey_file(context.get(), key.c_str(), SSL_FILETYPE_PEM) != 1) {
+    return InvalidFile(fmt::format("{}: expected the certificate's private key in PEM", key), "tls_key");
+  }
+  if (SSL_CTX_check_private_key(context.get()) != 1) {
+    return InvalidFile(fmt::format("{}: the key does not belong to the certificate {}", key, cert), "tls_key");
+  }
+  return context;
+}
+
+void Transport::Attach(int socket, SSL_CTX* context) {
+  socket_ = socket;
+  if (context == nullptr) return;
+  ssl_.reset(SSL_new(context));
+  if (ssl_ != nullptr) SSL_set_fd(ssl_.get(), socket);
+}
+
+Io Transport::Handshake() {
+  ERR_clear_error();
+  return FromTls(SSL_accept(ssl_.get()));
+}
+
+Io Transport::Read(std::span<char> into) {
+  if (ssl_ != nullptr) {
+    ERR_clear_error();
+    return FromTls(SSL_read(ssl_.get(), into.data(), SizeForTls(into.size())));
+  }
+  const ssize_t got = ::recv(socket_, into.data(), into.size(), 0);
+  if (got > 0) return {Io::Kind::kDone, static_cast<std::size_t>(got)};
+  if (got == 0) return {Io::Kind::kEof};
+  return {IsAgain(errno) ? Io::Kind::kAgain : Io::Kind::kError};
+}
+
+Io Transport::Write(std::string_view bytes) {
+  if (ssl_ != nullptr) {
+    ERR_clear_error();
+    return FromTls(SSL_write(ssl_.get(), bytes.data(), SizeForTls(bytes.size())));
+  }
+  const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent >= 0) return {Io::Kind::kDone, static_cast<std::size_t>(sent)};
+  return {IsAgain(errno) ? Io::Kind::kAgain : Io::Kind::kError};
+}
+
+void Transport::ShutdownWrite() {
+  if (ssl_ != nullptr && SSL_is_init_finished(ssl_.get()) == 1) {
+    ERR_clear_error();
+    static_cast<void>(SSL_shutdown(ssl_.get()));  // our close_notify; the client's need not be waited for
+  }
+  static_cast<void>(::shutdown(socket_, SHUT_WR));
+}
+
+Io Transport::FromTls(int result) {
+  wants_write_ = false;
+  if (result > 0) return {Io::Kind::kDone, static_cast<std::size_t>(result)};
+  switch (SSL_get_error(ssl_.get(), result)) {
+    case SSL_ERROR_WANT_READ:
+      return {Io::Kind::kAgain};
+    case SSL_ERROR_WANT_WRITE:
+      wants_write_ = true;
+      return {Io::Kind::kAgain};
+    case SSL_ERROR_ZERO_RETURN:
+      return {Io::Kind::kEof};
+    default:
+      return {Io::Kind::kError};
+  }
+}
+
+}  // namespace skein::server

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Transport moves bytes over a non-blocking socket, plain or by TLS, without buffers of its own: a connection that
+// waits costs nothing but its descriptor (and, with TLS, the library's state).
+//
+// Thread rule: one owner at a time. The I/O thread has SIGPIPE blocked, which TLS writes need.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <openssl/ssl.h>
+
+#include "base/status.h"
+
+namespace skein::server {
+
+struct TlsContextFree {
+  void operator()(SSL_CTX* context) const { SSL_CTX_free(context); }
+};
+using TlsContext = std::unique_ptr<SSL_CTX, TlsContextFree>;
+
+// TLS 1.2 and later with this certificate chain and key, files in PEM. Errors: kInvalidFile naming the file.
+Result<TlsContext> LoadTlsContext(const std::string& cert, const std::string& key);
+
+struct Io {
+  enum class Kind { kDone, kAgain, kEof, kError };
+  Kind kind;
+  std::size_t bytes = 0;  // moved, with kDone
+};
+
+class Transport {
+ public:
+  // The socket stays the caller's. `context` may be null: plain bytes.
+  void Attach(int socket, SSL_CTX* context);
+
+  bool secure() const { return ssl_ != nullptr; }
+  Io Handshake();  // kDone once it is through; with kAgain, `wants_write` says what to wait for
+  bool wants_write() const { return wants_write_; }
+  Io Read(std::span<char> into);
+  Io Write(std::string_view bytes);
+  void ShutdownWrite();  // the client reads an end; what it sends can still be read
+
+ private:
+  Io FromTls(int result);
+
+  struct SslFree {
+    void operator()(SSL* ssl) const { SSL_free(ssl); }
+  };
+  int socket_ = -1;
+  std::unique_ptr<SSL, SslFree> ssl_;
+  bool wants_write_ = false;
+};
+
+}  // namespace skein::server
