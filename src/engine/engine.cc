@@ -29,7 +29,8 @@ scheduler::SequenceState StateOf(RequestSpec request) {
           .prompt_output = request.prompt_output,
           .priority = request.priority,
           .deadline_ns = request.deadline_ns,
-          .tenant = std::move(request.tenant)};
+          .tenant = std::move(request.tenant),
+          .cache_salt = std::move(request.cache_salt)};
 }
 
 }  // namespace
@@ -43,7 +44,9 @@ bool Engine::StepOnce() {
   if (works) {
     NoteFirstSteps(plan, now_ns);
     executor_->Submit(plan);
-    scheduler_.Commit(plan, executor_->Wait());
+    scheduler::StepResult result = executor_->Wait();
+    scheduler_.Commit(plan, std::move(result));
+    executor_->Recycle(std::move(result));  // Commit leaves its storage
     ++counts_.steps;
   }
   Publish();
@@ -126,7 +129,7 @@ void Engine::PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns) {
                               .reason = event.reason,
                               .error = std::move(event.error),
                               .prompt_tokens = ended.prompt_tokens,
-                              .cached_tokens = 0,
+                              .cached_tokens = event.cached,
                               .generated_tokens = event.generated,
                               .queued_ns = since_submit(ended.first_step_ns < 0 ? now_ns : ended.first_step_ns),
                               .first_token_ns = since_submit(ended.first_token_ns),
@@ -137,7 +140,13 @@ void Engine::PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns) {
 }
 
 void Engine::PublishStats() {
-  counts_.preemptions = scheduler_.preemption_count();
+  counts_.preemptions = scheduler_.counts().preemptions;
+  counts_.prefix_queries = scheduler_.counts().prefix_queries;
+  counts_.prefix_hits = scheduler_.counts().prefix_hits;
+  counts_.paused = static_cast<std::uint32_t>(scheduler_.paused_count());
+  counts_.blocks_cached = scheduler_.pool().cached_count();
+  counts_.block_tokens = static_cast<std::uint32_t>(executor_->limits().block_tokens);
+  counts_.places_unused = scheduler_.UnusedPlaces();
   counts_.running = static_cast<std::uint32_t>(scheduler_.running_count());
   counts_.waiting = static_cast<std::uint32_t>(scheduler_.waiting_count());
   counts_.blocks_total = scheduler_.pool().block_count();
@@ -154,6 +163,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Executor> executo
   if (options.sequences < 1) {
     return InvalidArgument(fmt::format("{} sequences in one step, expected 1 or more", options.sequences),
                            "max-num-seqs");
+  }
+  if (options.step_target_ns < 0) {
+    return InvalidArgument(fmt::format("a step target of {} ns, expected 0 (off) or more", options.step_target_ns),
+                           "step-target");
   }
   if (options.requests < 1 || options.inbox_requests < 1) {
     return InvalidArgument("an engine needs room for at least one request", "max-queue");
@@ -172,7 +185,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Executor> executo
                                           .block_tokens = given.block_tokens,
                                           .step_tokens = given.step_tokens,
                                           .step_outputs = given.step_outputs,
-                                          .sequences = options.sequences};
+                                          .sequences = options.sequences,
+                                          .step_target_ns = options.step_target_ns,
+                                          .cost = options.step_cost,
+                                          .prefix_cache = options.prefix_cache,
+                                          .prefix_secret = options.prefix_secret,
+                                          .prefix_fingerprint = options.prefix_fingerprint};
   std::unique_ptr<Engine> engine(new Engine(std::move(executor), std::move(options), *policy, limits, clock));
   if (engine->options_.own_thread) {
     engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });

@@ -30,6 +30,12 @@ struct EngineOptions {
   std::size_t inbox_requests = 256;     // that may arrive between two steps
   std::size_t requests = 1024;          // alive at once, running or waiting; beyond: kUnavailable
   std::string policy = "fcfs";
+  // While answers run, a step is cut to about this (Scheduler). 0: a step takes as many tokens as the executor allows.
+  std::int64_t step_target_ns = 60'000'000;
+  scheduler::StepCost step_cost = {};   // what steps take, until some were measured
+  bool prefix_cache = true;
+  scheduler::HashSecret prefix_secret = {};  // random for each deployment, so that nobody outside can make keys collide
+  std::string prefix_fingerprint = {};       // names model, arithmetic and KV type
   bool own_thread = true;
   std::int64_t paused_look_ns = 5'000'000;  // how often sinks without room are looked at when nothing else runs
 };
@@ -48,6 +54,8 @@ class Engine final : public EngineClient {
 
   // One step. False when there was nothing to do. Requires: no own thread.
   bool Step();
+  // Checks what is known of blocks, for simulations. Requires: no own thread.
+  void CheckBlocks() const { scheduler_.CheckBlocks(); }
   // Refuses new requests, ends those alive with kCancelled and joins the thread. Calling it again does nothing.
   void Shutdown();
 

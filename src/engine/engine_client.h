@@ -43,7 +43,8 @@ struct RequestSpec {
   PromptOutput prompt_output = PromptOutput::kNone;
   std::int32_t priority = 0;           // higher first
   std::int64_t deadline_ns = 0;        // on the engine's clock; 0: none
-  std::string tenant = {};                  // salt of the prefix index, fair share
+  std::string tenant = {};             // fair shares; prefixes are shared among requests of one tenant …
+  std::string cache_salt = {};         // … and one salt only
   friend bool operator==(const RequestSpec&, const RequestSpec&) = default;
 };
 
@@ -71,7 +72,7 @@ struct FinishedEvent {
   FinishReason reason = FinishReason::kNone;
   std::string error = {};                    // with kError
   std::int32_t prompt_tokens = 0;
-  std::int32_t cached_tokens = 0;
+  std::int32_t cached_tokens = 0;       // of the prompt, found computed already
   std::int32_t generated_tokens = 0;
   std::int64_t queued_ns = 0;           // from Submit to the first step
   std::int64_t first_token_ns = 0;      // from Submit; 0: none
@@ -96,8 +97,14 @@ struct EngineStats {
   std::uint64_t preemptions = 0;
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
+  std::uint32_t paused = 0;              // of running and waiting: their sinks have no room
   std::uint32_t blocks_total = 0;
-  std::uint32_t blocks_held = 0;
+  std::uint32_t blocks_held = 0;         // by running sequences; held / total is how full the KV memory is
+  std::uint32_t blocks_cached = 0;       // kept for the prefix index only, free for whoever needs them
+  std::uint32_t block_tokens = 0;        // places of a block
+  std::uint64_t places_unused = 0;       // in held blocks, for no token yet: internal fragmentation
+  std::uint64_t prefix_queries = 0;      // tokens looked up in the prefix index
+  std::uint64_t prefix_hits = 0;         // and found
   friend bool operator==(const EngineStats&, const EngineStats&) = default;
 };
 

@@ -18,7 +18,7 @@ void Fields(Wire& wire, T& value) {
   wire(value.request, value.epoch, value.tokens, value.prompt_tokens, value.max_tokens, value.min_tokens, value.choice,
        value.sampling, value.stop_tokens, value.ignore_stop_tokens, value.top_logprobs, value.logprobs);
   wire.Enum(value.prompt_output, PromptOutput::kLogits);
-  wire(value.priority, value.deadline_ns, value.tenant);
+  wire(value.priority, value.deadline_ns, value.tenant, value.cache_salt);
 }
 
 template <class Wire, Same<CancelMessage> T>
@@ -32,7 +32,8 @@ void Fields(Wire& /*wire*/, T& /*value*/) {}
 template <class Wire, Same<EngineStats> T>
 void Fields(Wire& wire, T& value) {
   wire(value.steps, value.prompt_tokens, value.generated_tokens, value.preemptions, value.running, value.waiting,
-       value.blocks_total, value.blocks_held);
+       value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
+       value.prefix_queries, value.prefix_hits);
 }
 
 template <class Wire, Same<PromptEvent> T>
@@ -56,7 +57,7 @@ void Fields(Wire& wire, T& value) {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4E454B53;  // "SKEN"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 
 constexpr wire::FrameKind KindOf(std::size_t index) {
   return {kMagic, kVersion, static_cast<std::uint16_t>(index + 1)};

@@ -24,11 +24,13 @@ std::vector<Message> Examples() {
   request.priority = -1;
   request.deadline_ns = 77;
   request.tenant = "tenant";
+  request.cache_salt = "salt";
   return {request,
           CancelMessage{.request = {4}},
           StatsMessage{},
           EngineStats{.steps = 1, .prompt_tokens = 2, .generated_tokens = 3, .preemptions = 4, .running = 5, .waiting = 6,
-                      .blocks_total = 7, .blocks_held = 8},
+                      .paused = 1, .blocks_total = 7, .blocks_held = 8, .blocks_cached = 9, .block_tokens = 16,
+                      .places_unused = 10, .prefix_queries = 11, .prefix_hits = 12},
           PromptEvent{.request = {4}, .epoch = 2, .first_position = 16, .scores = {{3, -0.25f, {{3, -0.25f}}}}, .logits = {1.5f}},
           TokenEvent{.request = {4}, .epoch = 2, .index = 9, .token = {3, -0.25f, {{3, -0.25f}, {1, -2.0f}}}},
           FinishedEvent{.request = {4}, .epoch = 2, .reason = FinishReason::kError, .error = "no", .prompt_tokens = 2,

@@ -33,6 +33,8 @@ class Executor {
   virtual void Submit(const scheduler::StepPlan& plan) = 0;
   // The result of the oldest plan submitted; blocks until it is there.
   virtual scheduler::StepResult Wait() = 0;
+  // Gives a result's storage back, for an executor that would rather not ask for memory in every step.
+  virtual void Recycle(scheduler::StepResult /*result*/) {}
 };
 
 }  // namespace skein::engine

@@ -42,7 +42,8 @@ TokenId TokenOf(std::uint64_t hash, std::uint64_t seed, std::int32_t choice, std
 }  // namespace
 
 SimulatedExecutor::SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock)
-    : limits_(limits), cost_(cost), clock_(clock), block_owner_(limits.blocks, 0) {}
+    : limits_(limits), cost_(cost), clock_(clock), blocks_(limits.blocks),
+      places_(limits.blocks * static_cast<std::size_t>(limits.block_tokens)) {}
 
 void SimulatedExecutor::FailStep(StepId step, std::string error) { failures_[step.value] = std::move(error); }
 
@@ -54,7 +55,8 @@ TokenId SimulatedExecutor::NextToken(const std::vector<TokenId>& tokens, std::ui
 
 void SimulatedExecutor::Submit(const scheduler::StepPlan& plan) {
   SKEIN_CHECK(results_.size() < static_cast<std::size_t>(limits_.plans_in_flight));
-  scheduler::StepResult& result = results_.emplace_back();
+  scheduler::StepResult& result = results_.emplace_back(std::move(spare_));
+  result.error.clear();
   result.step = plan.step;
   result.compute_ns = static_cast<std::uint64_t>(cost_.Predict(scheduler::ShapeOf(plan)));
   if (const auto failure = failures_.find(plan.step.value); failure != failures_.end()) {
@@ -69,15 +71,35 @@ void SimulatedExecutor::Submit(const scheduler::StepPlan& plan) {
 scheduler::StepResult SimulatedExecutor::Wait() {
   SKEIN_CHECK(!results_.empty());
   scheduler::StepResult result = std::move(results_.front());
-  results_.pop_front();
+  results_.erase(results_.begin());
   if (clock_ != nullptr) clock_->Advance(static_cast<std::int64_t>(result.compute_ns));
   return result;
+}
+
+void SimulatedExecutor::Recycle(scheduler::StepResult result) {
+  for (scheduler::RowResult& row : result.rows) spare_rows_.push_back(std::move(row));
+  result.rows.clear();
+  spare_ = std::move(result);
+}
+
+scheduler::RowResult& SimulatedExecutor::NextRow(scheduler::StepResult& result) {
+  if (spare_rows_.empty()) return result.rows.emplace_back();
+  scheduler::RowResult& row = result.rows.emplace_back(std::move(spare_rows_.back()));
+  spare_rows_.pop_back();
+  row.scored.clear();
+  row.logits.clear();
+  return row;
+}
+
+void SimulatedExecutor::DropFrom(std::vector<BlockId>& blocks, std::size_t begin) {
+  for (std::size_t i = begin; i < blocks.size(); ++i) --blocks_[blocks[i].value].tables;
+  blocks.resize(begin);
 }
 
 void SimulatedExecutor::Forget(SequenceId sequence) {
   const auto found = sequences_.find(sequence.value);
   if (found == sequences_.end()) return;
-  for (const BlockId block : found->second.blocks) block_owner_[block.value] = 0;
+  DropFrom(found->second.blocks, 0);
   sequences_.erase(found);
 }
 
@@ -87,7 +109,6 @@ std::string SimulatedExecutor::Apply(const scheduler::StepPlan& plan) {
     const auto [place, is_new] = sequences_.try_emplace(start.sequence.value);
     if (!is_new) return fmt::format("sequence {} starts twice", start.sequence.value);
     place->second.start = start;
-    place->second.hashes.push_back(0);
   }
   for (const scheduler::BlockTableChange& change : plan.changes) {
     if (std::string error = ChangeTable(change); !error.empty()) return error;
@@ -100,17 +121,44 @@ std::string SimulatedExecutor::ChangeTable(const scheduler::BlockTableChange& ch
   if (found == sequences_.end()) return fmt::format("blocks for an unknown sequence {}", change.sequence.value);
   std::vector<BlockId>& blocks = found->second.blocks;
   if (change.keep > blocks.size()) return fmt::format("sequence {} keeps blocks it lacks", change.sequence.value);
-  for (std::size_t i = change.keep; i < blocks.size(); ++i) block_owner_[blocks[i].value] = 0;
-  blocks.resize(change.keep);
+  DropFrom(blocks, change.keep);
   for (const scheduler::BlockRun& run : change.append) {
     if (std::uint64_t{run.first.value} + run.count > limits_.blocks) return "a block outside the pool";
+    if (blocks.size() + run.count > limits_.blocks) return "a table longer than the pool";
     for (std::uint32_t i = 0; i < run.count; ++i) {
       const BlockId block{run.first.value + i};
-      if (block_owner_[block.value] != 0) return fmt::format("block {} is held twice", block.value);
-      block_owner_[block.value] = change.sequence.value + 1;
+      ++blocks_[block.value].tables;
       blocks.push_back(block);
     }
   }
+  return "";
+}
+
+// Follows the sequence's blocks up to position `first`; `hash` becomes that of the tokens before it.
+std::string SimulatedExecutor::ReadPast(const Sequence& sequence, std::size_t first, std::uint64_t& hash) const {
+  const auto block_tokens = static_cast<std::size_t>(limits_.block_tokens);
+  hash = 0;
+  for (std::size_t begin = 0, i = 0; begin < first; begin += block_tokens, ++i) {
+    const BlockId id = sequence.blocks[i];
+    const Block& block = blocks_[id.value];
+    const std::size_t wanted = std::min(block_tokens, first - begin);
+    if (static_cast<std::size_t>(block.written) < wanted) return fmt::format("a gap in block {}", id.value);
+    if (block.before != hash) return fmt::format("block {} holds another prefix than its sequence's", id.value);
+    hash = places_[id.value * block_tokens + wanted - 1];
+  }
+  return "";
+}
+
+std::string SimulatedExecutor::Write(const Sequence& sequence, std::size_t position, std::uint64_t before,
+                                     std::uint64_t hash) {
+  const auto block_tokens = static_cast<std::size_t>(limits_.block_tokens);
+  const BlockId id = sequence.blocks[position / block_tokens];
+  Block& block = blocks_[id.value];
+  const std::size_t slot = position % block_tokens;
+  if (block.tables != 1) return fmt::format("a write to block {}, which {} sequences hold", id.value, block.tables);
+  if (slot == 0) block.before = before;
+  places_[id.value * block_tokens + slot] = hash;
+  block.written = static_cast<std::int32_t>(slot) + 1;  // as in the KV store, the first token clears the rest
   return "";
 }
 
@@ -125,29 +173,29 @@ std::string SimulatedExecutor::Compute(const scheduler::StepPlan& plan, schedule
     }
     const auto found = sequences_.find(row.sequence.value);
     if (found == sequences_.end()) return fmt::format("a row of an unknown sequence {}", row.sequence.value);
-    Sequence& sequence = found->second;
+    const Sequence& sequence = found->second;
     if (row.first_position < 0) return "a position before the first";
     const auto first = static_cast<std::size_t>(row.first_position);
     const std::size_t end = first + row.tokens.size();
     if (row.tokens.empty()) return fmt::format("a row without tokens of sequence {}", row.sequence.value);
-    if (first >= sequence.hashes.size()) return fmt::format("a gap in sequence {}", row.sequence.value);
     if (end > sequence.blocks.size() * static_cast<std::size_t>(limits_.block_tokens)) {
       return fmt::format("sequence {} lacks blocks", row.sequence.value);
     }
     if (end > static_cast<std::size_t>(limits_.context)) return "a position outside the context";
-    sequence.hashes.resize(first + 1);
-    scheduler::RowResult row_result;
-    row_result.row = static_cast<std::int32_t>(r);
+    std::uint64_t hash = 0;
+    if (std::string error = ReadPast(sequence, first, hash); !error.empty()) return error;
+    scheduler::RowResult* into = row.output == Output::kNone ? nullptr : &NextRow(result);
+    if (into != nullptr) into->row = static_cast<std::int32_t>(r);
     for (std::size_t i = 0; i < row.tokens.size(); ++i) {
-      const std::uint64_t hash = Extend(sequence.hashes.back(), row.tokens[i].literal);
-      sequence.hashes.push_back(hash);
-      if (row.output == Output::kScore) row_result.scored.push_back(Scored(hash, row.targets[i], row.top));
+      const std::uint64_t before = hash;
+      hash = Extend(before, row.tokens[i].literal);
+      if (std::string error = Write(sequence, first + i, before, hash); !error.empty()) return error;
+      if (row.output == Output::kScore) into->scored.push_back(Scored(hash, row.targets[i], row.top));
       if (row.output == Output::kLogits) {
-        for (TokenId token = 0; token < limits_.vocabulary; ++token) row_result.logits.push_back(Score(hash, token));
+        for (TokenId token = 0; token < limits_.vocabulary; ++token) into->logits.push_back(Score(hash, token));
       }
     }
-    if (row.output == Output::kSample) row_result.scored.push_back(Sampled(sequence, sequence.hashes.back(), row));
-    if (row.output != Output::kNone) result.rows.push_back(std::move(row_result));
+    if (row.output == Output::kSample) into->scored.push_back(Sampled(sequence, hash, row));
   }
   return "";
 }

@@ -5,14 +5,17 @@
 // was cut, who else was in the step and whether the sequence was replayed cannot show. Scheduler and server tests use
 // it, and the planner's simulator.
 //
-// It keeps what ranks keep (tables, positions computed) and returns an error for a plan that breaks the rules: a row that
-// does not go on where the sequence's positions end, a position without a block, a block of two sequences, a budget.
+// The hashes live where keys would: in the places of the blocks. A row reads the past of its sequence through its block
+// table and nowhere else, so a block that holds another prefix than the sequence's shows, as a wrong key would.
+//
+// It keeps what ranks keep (tables, samplers' parameters) and returns an error for a plan that breaks the rules: a
+// position without a block, a place that was not written, blocks that do not continue each other, a write to a block that
+// others hold too, a budget.
 //
 // Thread rule: as Executor.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -31,6 +34,7 @@ class SimulatedExecutor final : public Executor {
   const ExecutorLimits& limits() const override { return limits_; }
   void Submit(const scheduler::StepPlan& plan) override;
   scheduler::StepResult Wait() override;
+  void Recycle(scheduler::StepResult result) override;
 
   // The step of that number fails with `error`, for tests.
   void FailStep(StepId step, std::string error);
@@ -42,13 +46,22 @@ class SimulatedExecutor final : public Executor {
   struct Sequence {
     scheduler::SequenceStart start;
     std::vector<BlockId> blocks;
-    std::vector<std::uint64_t> hashes;  // [positions computed + 1]: of the tokens before each position
+  };
+  // What stands for the keys of a block.
+  struct Block {
+    std::uint32_t tables = 0;    // that have it
+    std::int32_t written = 0;    // places, from the first one
+    std::uint64_t before = 0;    // hash of all tokens before the block
   };
 
   std::string Apply(const scheduler::StepPlan& plan);
   std::string Compute(const scheduler::StepPlan& plan, scheduler::StepResult& result);
   std::string ChangeTable(const scheduler::BlockTableChange& change);
+  void DropFrom(std::vector<BlockId>& blocks, std::size_t begin);
   void Forget(SequenceId sequence);
+  std::string ReadPast(const Sequence& sequence, std::size_t first, std::uint64_t& hash) const;
+  std::string Write(const Sequence& sequence, std::size_t position, std::uint64_t before, std::uint64_t hash);
+  scheduler::RowResult& NextRow(scheduler::StepResult& result);
   scheduler::ScoredToken Sampled(const Sequence& sequence, std::uint64_t hash, const scheduler::PlanRow& row) const;
   scheduler::ScoredToken Scored(std::uint64_t hash, TokenId target, std::int32_t top) const;
   void AddTop(std::uint64_t hash, std::int32_t top, scheduler::ScoredToken& scored) const;
@@ -57,9 +70,12 @@ class SimulatedExecutor final : public Executor {
   scheduler::StepCost cost_;
   ManualClock* clock_;
   std::unordered_map<std::uint64_t, Sequence> sequences_;   // by SequenceId
-  std::vector<std::uint64_t> block_owner_;                  // 0: nobody, else SequenceId + 1
+  std::vector<Block> blocks_;
+  std::vector<std::uint64_t> places_;                       // [blocks, block_tokens]: hash of the tokens up to each
   std::unordered_map<std::uint64_t, std::string> failures_;  // by StepId
-  std::deque<scheduler::StepResult> results_;
+  std::vector<scheduler::StepResult> results_;              // in order of submission
+  scheduler::StepResult spare_;                             // storage of an earlier one
+  std::vector<scheduler::RowResult> spare_rows_;
 };
 
 }  // namespace skein::engine

@@ -15,6 +15,7 @@
 #include "engine/simulated_executor.h"
 #include "engine/token_sink.h"
 #include "engine/wired_executor.h"
+#include "scheduler/policies/registry.h"
 
 namespace skein::engine {
 namespace {
@@ -76,7 +77,12 @@ class Simulation {
     limits_.step_outputs = Between(1, 20);
     auto simulated = std::make_unique<SimulatedExecutor>(limits_, scheduler::StepCost{}, &clock_);
     simulated_ = simulated.get();
-    EngineOptions options{.sequences = Between(1, 12), .own_thread = false};
+    const auto policies = scheduler::Policies();
+    EngineOptions options{.sequences = Between(1, 12),
+                          .policy = std::string(policies[random_() % policies.size()]->name()),
+                          .step_target_ns = Between(0, 1) == 0 ? 0 : Between(1, 60) * 1'000'000LL,
+                          .prefix_cache = Between(0, 3) != 0,
+                          .own_thread = false};
     auto engine = Engine::Create(std::make_unique<WiredExecutor>(std::move(simulated)), options, clock_);
     SKEIN_CHECK(engine.ok());
     engine_ = std::move(*engine);
@@ -99,6 +105,7 @@ class Simulation {
         }
       }
       engine_->Step();
+      engine_->CheckBlocks();
       const bool all_ended = std::all_of(asks_.begin(), asks_.end(), [](const auto& ask) { return ask.second.sink->end.has_value(); });
       if (submitted == requests && all_ended) break;
       if (step > 200000) {
@@ -116,7 +123,16 @@ class Simulation {
     const std::int32_t capacity = engine_->context();
     RequestSpec request{.request = {id}, .epoch = static_cast<std::uint32_t>(id) % 3};
     request.prompt_tokens = Between(1, std::max(1, Between(0, 2) == 0 ? capacity : capacity / 4));
-    for (std::int32_t i = 0; i < request.prompt_tokens; ++i) request.tokens.push_back(Between(0, limits_.vocabulary - 1));
+    // Some begin like an earlier one, which may be running, waiting, gone or evicted by now.
+    if (!begun_.empty() && Between(0, 1) == 0) request.tokens = begun_[random_() % begun_.size()];
+    request.tokens.resize(std::min(request.tokens.size(), static_cast<std::size_t>(request.prompt_tokens)));
+    if (Between(0, 3) != 0) request.tokens.resize(request.tokens.size() / static_cast<std::size_t>(Between(1, 3)));
+    while (static_cast<std::int32_t>(request.tokens.size()) < request.prompt_tokens) {
+      request.tokens.push_back(Between(0, limits_.vocabulary - 1));
+    }
+    request.tenant = std::string(1, static_cast<char>('a' + Between(0, 2)));
+    request.cache_salt = Between(0, 3) == 0 ? "salt" : "";
+    request.priority = Between(-2, 2);
     request.max_tokens = Between(0, 3) == 0 ? 0 : Between(1, 100);
     request.min_tokens = Between(0, 10);
     request.choice = Between(0, 2);
@@ -133,6 +149,7 @@ class Simulation {
     }
     Ask ask{.request = request,
             .sink = std::make_shared<MoodySink>(static_cast<std::int32_t>(request.tokens.size()) - request.prompt_tokens)};
+    begun_.push_back(request.tokens);
     const Status status = engine_->Submit(OverTheWire(request), std::make_shared<WiredSink>(ask.sink));
     if (status.ok()) {
       asks_.emplace(id, std::move(ask));
@@ -193,6 +210,7 @@ class Simulation {
     outcome.stats = engine_->Stats();
     outcome.end_ns = clock_.NowNs();
     EXPECT_EQ(outcome.stats.blocks_held, 0u);
+    EXPECT_EQ(outcome.stats.places_unused, 0u);
     EXPECT_EQ(outcome.stats.running, 0u);
     EXPECT_EQ(outcome.stats.waiting, 0u);
     return outcome;
@@ -205,6 +223,7 @@ class Simulation {
   SimulatedExecutor* simulated_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::map<std::uint64_t, Ask> asks_;
+  std::vector<std::vector<TokenId>> begun_;  // prompts so far
 };
 
 std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
@@ -216,11 +235,12 @@ std::uint64_t FromEnvironment(const char* name, std::uint64_t otherwise) {
 TEST(SimulationTest, RandomLivesKeepEveryPromise) {
   const std::uint64_t only = FromEnvironment("SKEIN_SIMULATION_SEED", 0);
   const std::uint64_t seeds = FromEnvironment("SKEIN_SIMULATION_SEEDS", 150);
-  std::uint64_t preemptions = 0;
+  std::uint64_t preemptions = 0, hits = 0;
   for (std::uint64_t seed = only != 0 ? only : 1; seed <= (only != 0 ? only : seeds); ++seed) {
     SCOPED_TRACE("reproduce with SKEIN_SIMULATION_SEED=" + std::to_string(seed));
     const Outcome outcome = Simulation(seed).Run();
     preemptions += outcome.stats.preemptions;
+    hits += outcome.stats.prefix_hits;
     if (seed % 10 == 0) {
       EXPECT_EQ(Simulation(seed).Run(), outcome) << "the same seed lives twice differently";
     }
@@ -228,6 +248,7 @@ TEST(SimulationTest, RandomLivesKeepEveryPromise) {
   }
   if (only == 0) {
     EXPECT_GT(preemptions, seeds);  // memory was short often enough to mean something
+    EXPECT_GT(hits, seeds);
   }
 }
 

@@ -67,12 +67,65 @@ TEST(BlockPoolTest, RunsFromTheMiddleAreTheRest) {
   ASSERT_TRUE(second.TryGrow(2));
   ASSERT_TRUE(third.TryGrow(2));
   first.Clear();
-  ASSERT_TRUE(second.TryGrow(8));  // 3 4 | 0 1 2 | 7 8 9
+  ASSERT_TRUE(second.TryGrow(10));  // 4 5 6 7 | 0 1 2 3 | 12 13
   const std::vector<std::uint32_t> all = BlocksOf(second);
-  EXPECT_EQ(all, (std::vector<std::uint32_t>{3, 4, 0, 1, 2, 7, 8, 9}));
-  for (std::uint32_t begin = 0; begin <= 8; ++begin) {
+  EXPECT_EQ(all, (std::vector<std::uint32_t>{4, 5, 6, 7, 0, 1, 2, 3, 12, 13}));
+  for (std::uint32_t begin = 0; begin <= 10; ++begin) {
     EXPECT_EQ(BlocksOf(second, begin), std::vector<std::uint32_t>(all.begin() + begin, all.end()));
   }
+}
+
+// Attention would gather every run of 64 keys from four places although nearly all memory is free.
+TEST(BlockPoolTest, UnderLightLoadEveryRunIsOneFrameHoweverTailsGrow) {
+  BlockPool pool(400);
+  std::vector<BlockTable> tables;
+  for (int i = 0; i < 16; ++i) tables.emplace_back(pool);
+  std::minstd_rand random(7);
+  for (int round = 0; round < 300; ++round) {
+    BlockTable& table = tables[random() % tables.size()];
+    if (table.count() == 16) table.Clear();
+    ASSERT_TRUE(table.TryGrow(table.count() + 1));
+    for (const BlockTable& each : tables) {
+      for (std::uint32_t i = 0; i < each.count(); ++i) {
+        ASSERT_EQ(each.block(i).value % 4, i % 4);
+        ASSERT_EQ(each.block(i).value / 4, each.block(i - i % 4).value / 4);
+      }
+    }
+  }
+}
+
+// Memory would be refused while quarters of other tails' frames lie unused.
+TEST(BlockPoolTest, TheLastQuarterIsGivenOut) {
+  BlockPool pool(8);
+  BlockTable a(pool), b(pool), c(pool);
+  ASSERT_TRUE(a.TryGrow(1));
+  ASSERT_TRUE(b.TryGrow(1));
+  ASSERT_TRUE(c.TryGrow(6));  // no whole frame is free: three of each
+  EXPECT_EQ(pool.free_count(), 0u);
+  EXPECT_FALSE(b.TryGrow(2));
+  a.Clear();
+  EXPECT_TRUE(b.TryGrow(2));
+}
+
+// A shared prefix would be overwritten while somebody still reads it, or never come back.
+TEST(BlockPoolTest, SharedBlocksComeBackWithTheirLastHolder) {
+  BlockPool pool(8);
+  BlockTable a(pool), b(pool);
+  ASSERT_TRUE(a.TryGrow(3));
+  b.AppendShared(a.block(0));
+  b.AppendShared(a.block(1));
+  EXPECT_EQ(pool.holders(a.block(0)), 2u);
+  EXPECT_EQ(pool.held_count(), 3u);
+  EXPECT_EQ(a.SoleCount(), 1u);
+  ASSERT_TRUE(b.TryGrow(3));
+  EXPECT_NE(b.block(2), a.block(2));
+  const BlockId own = b.block(2);
+  b.Replace(2, a.block(2));
+  EXPECT_TRUE(pool.IsFree(own));
+  a.Clear();
+  EXPECT_EQ(pool.held_count(), 3u);
+  b.Clear();
+  EXPECT_EQ(pool.free_count(), 8u);
 }
 
 // A moved table that still gave back its blocks would free those of another sequence.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Planning. What comes in and goes out between steps is in scheduler_commit.cc.
+// Planning: whose turn it is. Who comes in is in scheduler_admit.cc, what rows say in scheduler_rows.cc, and what happens
+// between steps in scheduler_commit.cc.
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
@@ -9,6 +10,14 @@
 #include "scheduler/sequence.h"
 
 namespace skein::scheduler {
+namespace {
+
+// While answers run, a step may take so many times as long as they alone would.
+constexpr double kAnswerShare = 4;
+// What prompts get of such a step: whole multiples of this, or the least when even one is too dear.
+constexpr std::int64_t kChunkTokens = 64, kChunkTokensMin = 16;
+
+}  // namespace
 
 const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
   SKEIN_CHECK(!in_flight_);
@@ -16,13 +25,22 @@ const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
   ExpireDeadlines(now_ns);
   tokens_left_ = limits_.step_tokens;
   outputs_left_ = limits_.step_outputs;
+  FollowService(0);
   Sort(running_);
-  PlanRunning(/*answers=*/true);
-  PlanRunning(/*answers=*/false);
+  Sort(waiting_);
+  MakeWay();
+  PlanAnswers();
+  CutPrompts();
+  PlanPrompts();
   std::erase_if(running_, [](const Sequence* sequence) { return !sequence->running; });  // those that gave way
-  PlanAdmissions();
+  std::erase_if(waiting_, [](const Sequence* sequence) { return sequence->running; });
   if (plan_.rows.empty()) return plan_;  // releases can wait for a plan that has rows
   plan_.releases.swap(releases_);
+  for (Sequence* sequence : running_) {
+    // A block that was exchanged for the index's (IndexComputed) may be another sequence's by now: ranks hear of it also
+    // when the sequence has no row.
+    if (!sequence->planned && sequence->started && sequence->blocks_sent < sequence->table.count()) AddChange(*sequence);
+  }
   ++plan_.step.value;
   in_flight_ = true;
   return plan_;
@@ -43,55 +61,87 @@ void Scheduler::Recycle() {
   plan_.masks.clear();
 }
 
-void Scheduler::Sort(std::vector<Sequence*>& sequences) const {
+void Scheduler::Sort(std::vector<Sequence*>& sequences, std::size_t begin) const {
   const auto before = [this](const Sequence* a, const Sequence* b) {
     return policy_.IsBefore(a->candidate, b->candidate);
   };
-  if (!std::is_sorted(sequences.begin(), sequences.end(), before)) std::sort(sequences.begin(), sequences.end(), before);
+  const auto first = sequences.begin() + static_cast<std::ptrdiff_t>(begin);
+  if (!std::is_sorted(first, sequences.end(), before)) std::sort(first, sequences.end(), before);
 }
 
-// Rows for running sequences: of answers, or of prompts and replays.
-void Scheduler::PlanRunning(bool answers) {
+// Shows policies what tenants have had by now, and puts those waiting from `waiting_begin` on in order again.
+void Scheduler::FollowService(std::size_t waiting_begin) {
+  if (!policy_.FollowsService()) return;
+  for (Sequence* sequence : running_) sequence->candidate.service = sequence->tenant->service;
+  for (Sequence* sequence : waiting_) sequence->candidate.service = sequence->tenant->service;
+  Sort(waiting_, waiting_begin);
+}
+
+// One token for each running answer.
+void Scheduler::PlanAnswers() {
   for (Sequence* sequence : running_) {
-    if (!sequence->running || sequence->paused || sequence->planned) continue;
-    if (sequence->answers() != answers) continue;
+    if (!sequence->running || sequence->paused || !sequence->answers()) continue;
     const Chunk chunk = NextChunk(*sequence);
     if (chunk.count == 0) continue;
     if (MakeRoom(*sequence, BlocksFor(sequence->computed + chunk.count))) AddRow(*sequence, chunk);
   }
 }
 
-// Waiting sequences start in the policy's order; one that does not fit holds up those behind it, so that it is not
-// overtaken for ever. One free block for each running answer is left, so that it is not preempted right away.
-void Scheduler::PlanAdmissions() {
-  Sort(waiting_);
-  for (std::size_t i = 0; i < waiting_.size(); ++i) {  // Preempt appends to it
-    Sequence* sequence = waiting_[i];
-    if (sequence->paused) continue;
-    const Chunk chunk = NextChunk(*sequence);
-    if (chunk.count == 0) break;
-    if (running_.size() >= static_cast<std::size_t>(limits_.sequences)) {
-      Sequence* paused = LastInOrder(/*paused=*/true);
-      if (paused == nullptr) break;
-      Preempt(*paused);
-      std::erase(running_, paused);
-    }
-    const auto going_on = static_cast<std::uint32_t>(
-        std::count_if(running_.begin(), running_.end(), [](const Sequence* other) { return !other->paused; }));
-    const std::uint32_t blocks = BlocksFor(sequence->size());
-    while (pool_.free_count() < blocks + going_on) {
-      Sequence* paused = LastInOrder(/*paused=*/true);
-      if (paused == nullptr) break;
-      Preempt(*paused);
-      std::erase(running_, paused);
-    }
-    const bool fits = pool_.free_count() >= blocks + going_on || going_on == 0;
-    if (!fits || !sequence->table.TryGrow(blocks)) break;
-    sequence->running = true;
-    running_.push_back(sequence);
-    AddRow(*sequence, chunk);
+// Leaves as many tokens for prompts as keep the step short enough for the answers in it.
+void Scheduler::CutPrompts() {
+  if (limits_.step_target_ns == 0 || plan_.rows.empty()) return;
+  const StepShape answers = ShapeOf(plan_);
+  const double target = std::max(kAnswerShare * cost_.Predict(answers), static_cast<double>(limits_.step_target_ns));
+  // The first prompt that goes on says how deep in its context a chunk is; others are as dear or cheaper.
+  std::int64_t position = 0;
+  for (const Sequence* sequence : running_) {
+    if (!sequence->running || sequence->paused || sequence->planned) continue;
+    position = sequence->computed;
+    break;
   }
-  std::erase_if(waiting_, [](const Sequence* sequence) { return sequence->running; });
+  const auto fits = [&](std::int64_t tokens) {
+    StepShape shape = answers;
+    shape.tokens += tokens;
+    shape.rows += 1;
+    shape.keys += position + tokens;
+    shape.pairs += tokens * position + tokens * (tokens + 1) / 2;
+    return cost_.Predict(shape) <= target;
+  };
+  std::int64_t low = 0, high = tokens_left_ / kChunkTokens;  // the most chunks that fit lie in [low, high]
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    fits(middle * kChunkTokens) ? low = middle : high = middle - 1;
+  }
+  const std::int64_t tokens = low > 0 ? low * kChunkTokens : kChunkTokensMin;
+  tokens_left_ = static_cast<std::int32_t>(std::min<std::int64_t>(tokens_left_, tokens));
+}
+
+// Chunks of prompts and replays, those that run and those that wait as one list in the policy's order.
+void Scheduler::PlanPrompts() {
+  const std::size_t running_end = running_.size();  // behind it: admitted now
+  std::size_t next_running = 0, next_waiting = 0;
+  bool admits = true;
+  while (tokens_left_ > 0) {
+    Sequence* running = nullptr;
+    for (; next_running < running_end && running == nullptr; ++next_running) {
+      Sequence* each = running_[next_running];
+      if (each->running && !each->paused && !each->planned) running = each;
+    }
+    // Those that gave way in this plan were appended; they may come in again where they now stand.
+    while (admits && next_waiting < waiting_.size()) {
+      Sequence* waiting = waiting_[next_waiting];
+      if (running != nullptr && policy_.IsBefore(running->candidate, waiting->candidate)) break;
+      ++next_waiting;
+      if (waiting->paused) continue;
+      const Admission admission = TryAdmit(*waiting);
+      admits = admission != Admission::kFull;
+      if (admission == Admission::kDone) FollowService(next_waiting);
+      if (tokens_left_ == 0) return;
+    }
+    if (running == nullptr) return;
+    const Chunk chunk = NextChunk(*running);
+    if (chunk.count > 0 && MakeRoom(*running, BlocksFor(running->computed + chunk.count))) AddRow(*running, chunk);
+  }
 }
 
 // Grows the table of a running sequence to `blocks`, taking blocks from those that are served last. False when the
@@ -117,13 +167,13 @@ Scheduler::Sequence* Scheduler::LastInOrder(bool paused) const {
   return last;
 }
 
-// Makes a running sequence a waiting one. The caller drops it from running_.
+// Makes a running sequence a waiting one. It stays in running_ until the plan is made.
 void Scheduler::Preempt(Sequence& sequence) {
   SKEIN_CHECK(!sequence.planned);
   sequence.running = false;
   Forget(sequence);
   waiting_.push_back(&sequence);
-  ++preemption_count_;
+  ++counts_.preemptions;
 }
 
 // Gives back its blocks; ranks forget it with the next plan.
@@ -131,89 +181,13 @@ void Scheduler::Forget(Sequence& sequence) {
   sequence.table.Clear();
   sequence.blocks_sent = 0;
   sequence.computed = 0;
+  sequence.indexed = 0;
   if (sequence.started) releases_.push_back(sequence.state.sequence);
   sequence.started = false;
 }
 
 std::uint32_t Scheduler::BlocksFor(std::int64_t tokens) const {
   return static_cast<std::uint32_t>((tokens + limits_.block_tokens - 1) / limits_.block_tokens);
-}
-
-// What the sequence can do next within what is left of the budgets. One row has one kind of output, so a chunk ends
-// where the kind changes.
-Scheduler::Chunk Scheduler::NextChunk(const Sequence& sequence) const {
-  const std::int32_t first = sequence.computed;
-  if (sequence.reports() && first >= sequence.reported) {
-    SKEIN_CHECK(first == sequence.reported);
-    const Output output = sequence.state.prompt_output == PromptOutput::kScores ? Output::kScore : Output::kLogits;
-    return {.count = std::min({sequence.report_end() - first, tokens_left_, outputs_left_}), .output = output};
-  }
-  if (sequence.reports()) {  // a replay up to where reporting goes on
-    return {.count = std::min(sequence.reported - first, tokens_left_)};
-  }
-  Chunk chunk{.count = std::min(sequence.size() - first, tokens_left_)};
-  if (first + chunk.count == sequence.size() && sequence.generates()) {
-    if (outputs_left_ == 0) {
-      --chunk.count;  // the last token waits for an output place
-    } else {
-      chunk.output = Output::kSample;
-    }
-  }
-  return chunk;
-}
-
-void Scheduler::AddRow(Sequence& sequence, Chunk chunk) {
-  if (!sequence.started) AddStart(sequence);
-  sequence.started = true;
-  sequence.planned = true;
-  if (sequence.table.count() > sequence.blocks_sent) {
-    if (spare_changes_.empty()) spare_changes_.emplace_back();
-    BlockTableChange& change = plan_.changes.emplace_back(std::move(spare_changes_.back()));
-    spare_changes_.pop_back();
-    change.sequence = sequence.state.sequence;
-    change.keep = sequence.blocks_sent;
-    change.append.clear();
-    sequence.table.AppendRunsFrom(sequence.blocks_sent, change.append);
-    sequence.blocks_sent = sequence.table.count();
-  }
-  if (spare_rows_.empty()) spare_rows_.emplace_back();
-  PlanRow& row = plan_.rows.emplace_back(std::move(spare_rows_.back()));
-  spare_rows_.pop_back();
-  row.sequence = sequence.state.sequence;
-  row.first_position = sequence.computed;
-  row.output = chunk.output;
-  row.top = 0;
-  row.logprob = false;
-  row.tokens.clear();
-  row.targets.clear();
-  const TokenId* tokens = sequence.state.tokens.data() + sequence.computed;
-  for (std::int32_t i = 0; i < chunk.count; ++i) row.tokens.push_back({.literal = tokens[i]});
-  if (chunk.output == Output::kScore) row.targets.assign(tokens + 1, tokens + 1 + chunk.count);
-  if (chunk.output == Output::kScore || chunk.output == Output::kSample) row.top = sequence.state.top_logprobs;
-  if (chunk.output == Output::kSample) row.logprob = sequence.state.logprobs || row.top > 0;
-  tokens_left_ -= chunk.count;
-  if (chunk.output == Output::kSample) outputs_left_ -= 1;
-  if (chunk.output == Output::kScore || chunk.output == Output::kLogits) outputs_left_ -= chunk.count;
-}
-
-void Scheduler::AddStart(const Sequence& sequence) {
-  const SequenceState& state = sequence.state;
-  const SamplingParameters& sampling = state.sampling;
-  SequenceStart& start = plan_.starts.emplace_back();
-  start.sequence = state.sequence;
-  start.sampling = sampling;
-  start.choice = state.choice;
-  start.prompt_tokens = state.prompt_tokens;
-  const auto generated = state.tokens.begin() + state.prompt_tokens;
-  const bool repetition = sampling.repetition_penalty != 1.0f;
-  if (repetition) start.prompt.assign(state.tokens.begin(), generated);
-  if (repetition || sampling.frequency_penalty != 0.0f || sampling.presence_penalty != 0.0f) {
-    start.generated.assign(generated, state.tokens.end());
-  }
-  if (state.min_tokens > 0 && !state.ignore_stop_tokens) {
-    start.min_tokens = state.min_tokens;
-    start.stop_tokens = state.stop_tokens;
-  }
 }
 
 }  // namespace skein::scheduler

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Scheduler decides what runs next. PlanStep gives the next StepPlan: first one token for every answer that is running
-// (so that running answers keep going), then chunks of prompts, then newly admitted sequences, within a budget of
-// tokens, of output positions and of blocks. Commit takes the step's result in. What happened to sequences since the
-// last look lies in events().
+// (so that running answers keep going), then chunks of prompts, running or newly admitted in the policy's order, within
+// a budget of tokens, of output positions and of blocks. Commit takes the step's result in. What happened to sequences
+// since the last look lies in events().
 //
-// When blocks run out, whoever the policy would serve last gives way (paused ones before all others): its block table is
-// destroyed, it waits again, and later all its tokens, prompt and generated, are computed anew; its answer does not
-// change. Blocks for all tokens known are taken at admission, so only running answers ever need more.
+// While answers run, the prompts' part of a step is cut so that the step is predicted to take no longer than
+// max(4 * the answers alone, step_target_ns): answers stay smooth while prompts stream in. The prediction learns from
+// measured steps (step_cost.h). No cut ever changes an answer.
+//
+// Full blocks are entered in the prefix index once computed, and a sequence that begins with known blocks starts behind
+// them. One that shares at least 64 tokens more with a prompt that is just being computed waits for that one.
+//
+// When blocks run out, cached ones go first. Then whoever the policy would serve last gives way (paused ones before all
+// others): its block table is destroyed, it waits again, and later its tokens, prompt and generated, are computed anew as
+// far as the index lost them; its answer does not change. Blocks for all tokens known are taken at admission, so only
+// running answers ever need more.
 //
 // Owned and called by the engine thread only (or by a simulation). Pure: no clock, threads, files or randomness. One
 // plan at a time: PlanStep and Commit alternate. A step of running answers allocates nothing once storage has grown.
 //
 // Invariants: (1) a sequence is waiting (no blocks, ranks do not know it) or running; (2) a plan has at most one row of
-// a sequence; (3) `running` never exceeds limits.sequences, so every running sequence finds a place in every step.
+// a sequence; (3) `running` never exceeds limits.sequences, so every running sequence finds a place in every step;
+// (4) a block with an entry in the index is never written again.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +35,11 @@
 #include "base/status.h"
 #include "scheduler/block_pool.h"
 #include "scheduler/policies/policy.h"
+#include "scheduler/prefix_index.h"
 #include "scheduler/sequence_state.h"
+#include "scheduler/step_cost.h"
 #include "scheduler/step_plan.h"
+#include "scheduler/tenants.h"
 
 namespace skein::scheduler {
 
@@ -39,6 +51,20 @@ struct SchedulerLimits {
   std::int32_t step_tokens = 0;    // in one step
   std::int32_t step_outputs = 0;   // positions of one step whose logits are wanted
   std::int32_t sequences = 0;      // running at once; cut to step_tokens and step_outputs
+  std::int64_t step_target_ns = 0;  // while answers run, prompts are cut to steps of about this; 0: never
+  StepCost cost = {};              // what to predict by until steps were measured
+  bool prefix_cache = true;
+  HashSecret prefix_secret = {};   // of the prefix index; nobody outside should know it
+  std::string prefix_fingerprint = {};  // names model, arithmetic and KV type
+};
+
+// Counted since the start.
+struct SchedulerCounts {
+  std::uint64_t preemptions = 0;
+  std::uint64_t prefix_queries = 0;  // tokens that were looked up in the prefix index at first admission
+  std::uint64_t prefix_hits = 0;     // and of these, found
+  std::uint64_t prefix_waits = 0;    // steps in which a sequence waited for its prefix
+  friend bool operator==(const SchedulerCounts&, const SchedulerCounts&) = default;
 };
 
 struct SchedulerEvent {
@@ -53,6 +79,7 @@ struct SchedulerEvent {
   FinishReason reason = FinishReason::kNone;  // kFinished
   std::string error;                  // kFinished with kError
   std::int32_t generated = 0;         // kFinished: tokens generated in all
+  std::int32_t cached = 0;            // kFinished: prompt tokens that were found in the prefix index
 };
 
 class Scheduler {
@@ -75,8 +102,9 @@ class Scheduler {
   // The next step. Without rows there is nothing to do, and Commit must not be called. Valid until the next PlanStep.
   const StepPlan& PlanStep(std::int64_t now_ns);
   // Takes in the result of the last plan. A result with an error, or one that does not fit the plan, ends every sequence
-  // that has a row in the plan with kError, and nobody else.
-  void Commit(const StepPlan& plan, StepResult result);
+  // that has a row in the plan with kError, and nobody else. What is taken from the result is moved out of it; its storage
+  // stays with the caller.
+  void Commit(const StepPlan& plan, StepResult&& result);
 
   // In order of what happened; the caller clears it.
   std::vector<SchedulerEvent>& events() { return events_; }
@@ -84,8 +112,14 @@ class Scheduler {
   std::size_t running_count() const { return running_.size(); }
   std::size_t waiting_count() const { return waiting_.size(); }
   std::size_t paused_count() const { return paused_count_; }
-  std::uint64_t preemption_count() const { return preemption_count_; }
+  std::uint64_t preemption_count() const { return counts_.preemptions; }
+  const SchedulerCounts& counts() const { return counts_; }
+  const StepCost& step_cost() const { return cost_; }
   const BlockPool& pool() const { return pool_; }
+  // Internal fragmentation: places in held blocks that are for no token known yet; less than a block for each sequence.
+  std::uint64_t UnusedPlaces() const;
+  // Checks what tables, pool and index say of each other; for simulations.
+  void CheckBlocks() const;
   const SequenceState* Find(SequenceId sequence) const;
 
  private:
@@ -98,18 +132,40 @@ class Scheduler {
     std::size_t operator()(SequenceId id) const { return std::hash<std::uint64_t>()(id.value); }
   };
 
-  void Sort(std::vector<Sequence*>& sequences) const;
+  enum class Admission : std::uint8_t { kDone, kLater, kFull };
+
+  void Sort(std::vector<Sequence*>& sequences, std::size_t begin = 0) const;
+  void FollowService(std::size_t waiting_begin);
   void Recycle();
   void ExpireDeadlines(std::int64_t now_ns);
-  void PlanRunning(bool answers);
-  void PlanAdmissions();
+
+  // scheduler.cc
+  void PlanAnswers();
+  void CutPrompts();
+  void PlanPrompts();
   bool MakeRoom(Sequence& sequence, std::uint32_t blocks);
-  Sequence* LastInOrder(bool paused) const;
   void Preempt(Sequence& sequence);
   void Forget(Sequence& sequence);
+  Sequence* LastInOrder(bool paused) const;
+
+  // scheduler_admit.cc
+  void MakeWay();
+  Admission TryAdmit(Sequence& sequence);
+  void Admit(Sequence& sequence, std::uint32_t blocks);
+  std::size_t RunningCount() const;
+  std::uint32_t GoingOn() const;
+  void FindPrefix(Sequence& sequence);
+  std::uint32_t CachedFound() const;
+  bool WaitsForPrefix(Sequence& sequence) const;
+  void ExtendHashes(Sequence& sequence) const;
+  void IndexComputed(Sequence& sequence);
+
+  // scheduler_rows.cc
   Chunk NextChunk(const Sequence& sequence) const;
   void AddRow(Sequence& sequence, Chunk chunk);
+  void AddChange(Sequence& sequence);
   void AddStart(const Sequence& sequence);
+
   std::uint32_t BlocksFor(std::int64_t tokens) const;
   std::string WhyUnfit(const StepPlan& plan, const StepResult& result) const;
   void CommitRow(Sequence& sequence, const PlanRow& row, RowResult* result);
@@ -119,14 +175,17 @@ class Scheduler {
   const SchedulerLimits limits_;
   const Policy& policy_;
   const std::int32_t capacity_;
-  BlockPool pool_;  // before sequences_: tables give blocks back to it
+  std::unique_ptr<PrefixIndex> index_;  // null: off. Before pool_, which tells it what is evicted
+  BlockPool pool_;                      // before sequences_: tables give blocks back to it
+  Tenants tenants_;
+  StepCost cost_;
   std::unordered_map<SequenceId, std::unique_ptr<Sequence>, IdHash> sequences_;
   std::vector<Sequence*> running_;
   std::vector<Sequence*> waiting_;
   std::vector<SequenceId> releases_;  // of the next plan
   std::vector<SchedulerEvent> events_;
   std::uint64_t arrivals_ = 0;
-  std::uint64_t preemption_count_ = 0;
+  SchedulerCounts counts_;
   std::size_t paused_count_ = 0;
   bool has_deadlines_ = false;
 
@@ -134,6 +193,7 @@ class Scheduler {
   StepPlan plan_;
   std::vector<PlanRow> spare_rows_;              // storage of earlier plans
   std::vector<BlockTableChange> spare_changes_;
+  std::vector<BlockId> found_;                   // of the sequence that is being admitted
   std::int32_t tokens_left_ = 0;
   std::int32_t outputs_left_ = 0;
   bool in_flight_ = false;

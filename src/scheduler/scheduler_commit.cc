@@ -74,7 +74,11 @@ Scheduler::Scheduler(SchedulerLimits limits, const Policy& policy)
       policy_(policy),
       capacity_(static_cast<std::int32_t>(
           std::min(std::int64_t{limits.context}, std::int64_t{limits.blocks} * limits.block_tokens))),
-      pool_(limits.blocks) {
+      index_(limits.prefix_cache ? std::make_unique<PrefixIndex>(limits.blocks, limits.block_tokens, limits.prefix_secret,
+                                                                 limits.prefix_fingerprint)
+                                 : nullptr),
+      pool_(limits.blocks, index_.get()),
+      cost_(limits.cost) {
   running_.reserve(static_cast<std::size_t>(limits_.sequences));
 }
 
@@ -121,6 +125,8 @@ Status Scheduler::Add(SequenceState state, std::int64_t now_ns) {
                          .deadline_ns = kept.deadline_ns,
                          .tokens = sequence->size(),
                          .tokens_left = std::max(kept.max_tokens - kept.generated(), 0)};
+  if (index_ != nullptr) sequence->root = index_->RootOf(kept.tenant, kept.cache_salt, /*adapter=*/0);
+  sequence->tenant = &tenants_.Join(kept.tenant);
   has_deadlines_ = has_deadlines_ || kept.deadline_ns != 0;
   waiting_.push_back(sequence.get());
   sequences_.emplace(id, std::move(sequence));
@@ -130,6 +136,38 @@ Status Scheduler::Add(SequenceState state, std::int64_t now_ns) {
 const SequenceState* Scheduler::Find(SequenceId sequence) const {
   const auto found = sequences_.find(sequence);
   return found == sequences_.end() ? nullptr : &found->second->state;
+}
+
+std::uint64_t Scheduler::UnusedPlaces() const {
+  std::uint64_t unused = 0;
+  for (const Sequence* sequence : running_) {
+    const std::int64_t places = std::int64_t{sequence->table.count()} * limits_.block_tokens;
+    unused += static_cast<std::uint64_t>(std::max<std::int64_t>(places - sequence->size(), 0));
+  }
+  return unused;
+}
+
+void Scheduler::CheckBlocks() const {
+  std::vector<std::uint32_t> holders(limits_.blocks, 0);
+  for (const auto& [id, sequence] : sequences_) {
+    SKEIN_CHECK(sequence->running || sequence->table.count() == 0);
+    for (std::uint32_t i = 0; i < sequence->table.count(); ++i) {
+      const BlockId block = sequence->table.block(i);
+      ++holders[block.value];
+      SKEIN_CHECK(index_ == nullptr || index_->Contains(block) == (i < sequence->indexed));
+    }
+  }
+  std::uint32_t held = 0, cached = 0;
+  for (std::uint32_t i = 0; i < limits_.blocks; ++i) {
+    SKEIN_CHECK(holders[i] == pool_.holders({i}));
+    const bool is_entry = index_ != nullptr && index_->Contains({i});
+    SKEIN_CHECK(pool_.IsFree({i}) == (holders[i] == 0 && !is_entry));
+    held += holders[i] > 0 ? 1 : 0;
+    cached += holders[i] == 0 && is_entry ? 1 : 0;
+  }
+  SKEIN_CHECK(held == pool_.held_count());
+  SKEIN_CHECK(cached == pool_.cached_count());
+  SKEIN_CHECK(held + cached + pool_.free_count() == limits_.blocks);
 }
 
 void Scheduler::Cancel(SequenceId id) {
@@ -163,7 +201,7 @@ void Scheduler::ExpireDeadlines(std::int64_t now_ns) {
   for (Sequence* sequence : expired) Finish(*sequence, FinishReason::kError, "the request's deadline has passed");
 }
 
-void Scheduler::Commit(const StepPlan& plan, StepResult result) {
+void Scheduler::Commit(const StepPlan& plan, StepResult&& result) {
   SKEIN_CHECK(in_flight_);
   SKEIN_CHECK(plan.step == plan_.step);
   in_flight_ = false;
@@ -172,6 +210,8 @@ void Scheduler::Commit(const StepPlan& plan, StepResult result) {
   if (!error.empty()) {
     // Whether ranks applied the plan's releases is unknown: they are sent again.
     releases_.insert(releases_.end(), plan_.releases.begin(), plan_.releases.end());
+  } else if (result.compute_ns > 0) {
+    cost_.Learn(ShapeOf(plan_), static_cast<double>(result.compute_ns));
   }
   std::size_t next_result = 0;
   for (const PlanRow& row : plan_.rows) {
@@ -233,6 +273,7 @@ void Scheduler::CommitRow(Sequence& sequence, const PlanRow& row, RowResult* res
     // The last position's logits are reported and still to be sampled from: it is computed once more.
     if (!sequence.reports() && sequence.computed == sequence.size() && sequence.generates()) --sequence.computed;
   }
+  IndexComputed(sequence);
   if (row.output == Output::kSample) {
     CommitToken(sequence, std::move(result->scored.front()));
   } else if (!sequence.generates() && !sequence.reports() &&
@@ -251,6 +292,8 @@ void Scheduler::CommitToken(Sequence& sequence, ScoredToken token) {
   event.index = index;
   event.token = std::move(token);
   state.tokens.push_back(id);
+  sequence.charged = sequence.size();
+  sequence.tenant->service += Tenants::kGeneratedToken;
   sequence.candidate.tokens = sequence.size();
   sequence.candidate.tokens_left = state.max_tokens - state.generated();
   const bool stops = !state.ignore_stop_tokens && index >= state.min_tokens &&
@@ -270,9 +313,11 @@ void Scheduler::Finish(Sequence& sequence, FinishReason reason, std::string erro
   event.reason = reason;
   event.error = std::move(error);
   event.generated = sequence.state.generated();
+  event.cached = std::max(sequence.cached_tokens, 0);
   if (sequence.paused) --paused_count_;
   Forget(sequence);
   std::erase(sequence.running ? running_ : waiting_, &sequence);
+  tenants_.Leave(sequence.state.tenant);
   sequences_.erase(sequence.state.sequence);
 }
 

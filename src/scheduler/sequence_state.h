@@ -34,7 +34,8 @@ struct SequenceState {
   PromptOutput prompt_output = PromptOutput::kNone;
   std::int32_t priority = 0;
   std::int64_t deadline_ns = 0;     // on the caller's clock; 0: none
-  std::string tenant = {};
+  std::string tenant = {};          // whose it is: fair shares, and whom the prefix index keeps apart …
+  std::string cache_salt = {};      // … together with this
 
   std::int32_t generated() const { return static_cast<std::int32_t>(tokens.size()) - prompt_tokens; }
   friend bool operator==(const SequenceState&, const SequenceState&) = default;

@@ -21,10 +21,39 @@ StepShape ShapeOf(const StepPlan& plan) {
   return shape;
 }
 
+namespace {
+
+double At(double coefficient, std::int64_t count) { return coefficient * static_cast<double>(count); }
+
+// What of the difference is learned from one step.
+constexpr double kRate = 0.2;
+
+}  // namespace
+
 double StepCost::Predict(const StepShape& shape) const {
-  const auto at = [](double coefficient, std::int64_t count) { return coefficient * static_cast<double>(count); };
-  return step_ns + std::max(weights_ns, at(token_ns, shape.tokens)) + at(output_ns, shape.outputs) +
-         at(row_ns, shape.rows) + at(key_ns, shape.keys) + at(pair_ns, shape.pairs);
+  return step_ns + std::max(weights_ns, At(token_ns, shape.tokens)) + At(output_ns, shape.outputs) +
+         At(row_ns, shape.rows) + At(key_ns, shape.keys) + At(pair_ns, shape.pairs);
+}
+
+void StepCost::Learn(const StepShape& shape, double measured_ns) {
+  const double predicted = Predict(shape);
+  if (!(measured_ns > 0) || !(predicted > 0)) return;
+  const bool by_tokens = At(token_ns, shape.tokens) > weights_ns;  // the other one of the two had no part in it
+  struct Term {
+    double* coefficient;
+    double share;
+  };
+  const Term terms[] = {{&step_ns, step_ns / predicted},
+                        {&weights_ns, by_tokens ? 0 : weights_ns / predicted},
+                        {&token_ns, by_tokens ? At(token_ns, shape.tokens) / predicted : 0},
+                        {&output_ns, At(output_ns, shape.outputs) / predicted},
+                        {&row_ns, At(row_ns, shape.rows) / predicted},
+                        {&key_ns, At(key_ns, shape.keys) / predicted},
+                        {&pair_ns, At(pair_ns, shape.pairs) / predicted}};
+  double squares = 0;
+  for (const Term& term : terms) squares += term.share * term.share;
+  const double error = std::clamp(measured_ns / predicted, 0.5, 2.0) - 1;
+  for (const Term& term : terms) *term.coefficient *= 1 + kRate * error * term.share / squares;
 }
 
 }  // namespace skein::scheduler

@@ -24,7 +24,7 @@ void Fields(Wire& wire, T& value) {
   wire(value.sequence, value.tokens, value.prompt_tokens, value.max_tokens, value.min_tokens, value.choice,
        value.sampling, value.stop_tokens, value.ignore_stop_tokens, value.logprobs, value.top_logprobs);
   wire.Enum(value.prompt_output, PromptOutput::kLogits);
-  wire(value.priority, value.deadline_ns, value.tenant);
+  wire(value.priority, value.deadline_ns, value.tenant, value.cache_salt);
 }
 
 template <class Wire, Same<PlannedToken> T>

@@ -9,7 +9,7 @@ namespace skein::scheduler {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x54534B53;  // "SKST"
-constexpr std::uint16_t kVersion = 1;
+constexpr std::uint16_t kVersion = 2;
 constexpr wire::FrameKind kPlan{kMagic, kVersion, 1};
 constexpr wire::FrameKind kResult{kMagic, kVersion, 2};
 constexpr wire::FrameKind kSequence{kMagic, kVersion, 3};

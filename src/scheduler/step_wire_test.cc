@@ -73,7 +73,8 @@ TEST(StepWireTest, PlansResultsAndSequencesRoundTrip) {
   state.prompt_output = PromptOutput::kLogits;
   state.priority = -2;
   state.deadline_ns = 55;
-  state.tenant = "salt";
+  state.tenant = "tenant";
+  state.cache_salt = "salt";
   const auto decoded = DecodeSequence(EncodeSequence(state));
   ASSERT_TRUE(decoded.ok());
   EXPECT_EQ(*decoded, state);

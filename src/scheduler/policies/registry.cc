@@ -8,13 +8,19 @@
 
 #include <fmt/format.h>
 
+#include "scheduler/policies/deadline.h"
+#include "scheduler/policies/fair.h"
 #include "scheduler/policies/fcfs.h"
+#include "scheduler/policies/priority.h"
 
 namespace skein::scheduler {
 
 std::span<const Policy* const> Policies() {
   static const std::array policies{
+      &DeadlinePolicy(),
+      &FairPolicy(),
       &FcfsPolicy(),
+      &PriorityPolicy(),
   };
   return policies;
 }
