@@ -92,7 +92,7 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   info_.arithmetic = NameOf(model_->arithmetic());
   info_.kernels = NameOf(model_->path());
   const engine::MeshExecutorOptions executor_options{.kv_type = *machine_.kv_type,
-                                                     .blocks = static_cast<std::uint32_t>(frames),
+                                                     .frames = static_cast<std::uint32_t>(frames),
                                                      .context = info_.context,
                                                      .step_tokens = machine_.step_tokens,
                                                      .step_outputs = machine_.step_outputs};

@@ -18,13 +18,13 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Create(const model::Model& m
                                                            const MeshExecutorOptions& options, const Clock& clock) {
   const ExecutorLimits limits{.vocabulary = model.config().vocabulary,
                               .context = options.context,
-                              .blocks = options.blocks,
-                              .block_tokens = kernels::kFrameTokens,
+                              .blocks = options.frames * kernels::kFrameBlocks,
+                              .block_tokens = kernels::kBlockTokens,
                               .step_tokens = options.step_tokens,
                               .step_outputs = options.step_outputs,
                               .plans_in_flight = 1};
   std::unique_ptr<MeshExecutor> executor(new MeshExecutor(model, pool, limits, clock));
-  SKEIN_ASSIGN_OR_RETURN(executor->kv_, model::KvStore::Create(model.config(), options.kv_type, options.blocks));
+  SKEIN_ASSIGN_OR_RETURN(executor->kv_, model::KvStore::Create(model.config(), options.kv_type, options.frames));
   executor->kv_->Touch(pool);  // now, not in the middle of the first answers
   SKEIN_ASSIGN_OR_RETURN(executor->decoder_, model::Decoder::Create(model, *executor->kv_, pool,
                                                                     {options.step_tokens, options.step_outputs}));

@@ -24,7 +24,7 @@ namespace skein::engine {
 
 struct MeshExecutorOptions {
   kernels::KvType kv_type = kernels::KvType::kBf16;
-  std::uint32_t blocks = 0;         // places of 64 tokens
+  std::uint32_t frames = 0;         // of the KV store, 64 tokens each
   std::int32_t context = 0;         // longest sequence
   std::int32_t step_tokens = 512;   // model::Decoder::Limits
   std::int32_t step_outputs = 64;

@@ -34,14 +34,14 @@ class MeshExecutorTest : public testing::Test {
     auto model = model::Model::Load(file_, {}, pool_);
     SKEIN_CHECK(model.ok());
     model_ = std::move(model).value();
-    auto executor = MeshExecutor::Create(*model_, pool_, {.kv_type = kernels::KvType::kF32, .blocks = 8, .context = 256,
+    auto executor = MeshExecutor::Create(*model_, pool_, {.kv_type = kernels::KvType::kF32, .frames = 8, .context = 256,
                                                           .step_tokens = 96, .step_outputs = 16}, clock_);
     SKEIN_CHECK(executor.ok());
     executor_ = std::move(executor).value();
   }
 
-  // A plan whose first row starts sequence `id` with `tokens` in two blocks from `block` on.
-  StepPlan Start(std::uint64_t id, const std::vector<TokenId>& tokens, Output output, std::uint32_t block = 0) {
+  // A plan whose first row starts sequence `id` with `tokens` in two frames from `frame` on.
+  StepPlan Start(std::uint64_t id, const std::vector<TokenId>& tokens, Output output, std::uint32_t frame = 0) {
     StepPlan plan;
     plan.step = {++step_};
     scheduler::SequenceStart start;
@@ -49,7 +49,7 @@ class MeshExecutorTest : public testing::Test {
     start.sampling.temperature = 0;
     start.prompt_tokens = static_cast<std::int32_t>(tokens.size());
     plan.starts.push_back(start);
-    plan.changes.push_back({.sequence = {id}, .keep = 0, .append = {{{block}, 2}}});
+    plan.changes.push_back({.sequence = {id}, .keep = 0, .append = {{{4 * frame}, 8}}});
     plan.rows.push_back({.sequence = {id}, .first_position = 0, .tokens = Planned(tokens), .output = output});
     return plan;
   }
@@ -129,7 +129,7 @@ TEST_F(MeshExecutorTest, CopiedBlocksContinueAlike) {
   copy.rows[0].logprob = true;
   plan.starts = copy.starts;
   plan.changes = copy.changes;
-  plan.copies.push_back({{0}, {4}});
+  plan.copies.push_back({{0}, {16}});
   plan.rows.push_back(copy.rows[0]);
   const StepResult result = Execute(plan);
   ASSERT_EQ(result.error, "");
@@ -153,10 +153,10 @@ TEST_F(MeshExecutorTest, PlansThatMakeNoSenseFailAlone) {
   EXPECT_NE(Execute(Next(1, 3, {.row = 5, .step = {1}})).error, "");                 // a row that the step had not
   EXPECT_NE(Execute(Next(1, 3, {.row = 0, .step = {1000}})).error, "");
   StepPlan copies = Next(1, 3, {.literal = 1});
-  copies.copies.push_back({{0}, {8}});
+  copies.copies.push_back({{0}, {32}});
   EXPECT_NE(Execute(copies).error, "");
   StepPlan keeps = Next(1, 3, {.literal = 1});
-  keeps.changes.push_back({.sequence = {1}, .keep = 3});
+  keeps.changes.push_back({.sequence = {1}, .keep = 9});
   EXPECT_NE(Execute(keeps).error, "");
   StepPlan mask = Next(1, 3, {.literal = 1});
   mask.masks.push_back({.row = 0, .allowed = {1}});

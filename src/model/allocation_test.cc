@@ -36,7 +36,8 @@ TEST(AllocationTest, StepsAllocateNothing) {
   auto decoder = Decoder::Create(**model, **kv, pool, {.tokens = 128, .outputs = 8});
   ASSERT_TRUE(decoder.ok());
   const std::vector<TokenId> tokens(128, 3);
-  const std::vector<BlockId> blocks = {{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, others = {{8}, {9}};
+  const std::vector<BlockId> all = ScatteredBlocks(40, 64);
+  const std::span<const BlockId> blocks = std::span(all).first(32), others = std::span(all).subspan(32);
   const std::vector<std::int32_t> outputs = {3, 100};
   const long before = g_allocations.load();
   for (int step = 0; step < 3; ++step) {

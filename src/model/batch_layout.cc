@@ -8,7 +8,7 @@
 namespace skein::model {
 namespace {
 
-constexpr int kQuarter = kernels::kFrameTokens / 4;
+constexpr int kQuarter = kernels::kBlockTokens;
 
 }  // namespace
 

@@ -25,7 +25,7 @@ struct BatchRow {
   std::int32_t first_token = 0;     // index into Batch::tokens
   std::int32_t count = 0;
   std::int32_t first_position = 0;
-  std::span<const BlockId> blocks;  // the sequence's block table, one entry per frame of 64 positions
+  std::span<const BlockId> blocks;  // the sequence's block table, one entry for 16 positions
 };
 
 struct Batch {

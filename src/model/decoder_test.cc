@@ -37,7 +37,7 @@ Outcome RunModel(const TinyShape& shape, std::optional<kernels::Arithmetic> arit
   auto decoder = Decoder::Create(**model, **kv, pool, {.tokens = 512, .outputs = 512});
   if (!decoder.ok()) return {1e9, decoder.status()};
   const std::vector<TokenId> tokens = SomeTokens(token_count, shape.vocabulary);
-  const std::vector<BlockId> blocks = {{5}, {2}, {7}, {0}, {1}, {3}};
+  const std::vector<BlockId> blocks = ScatteredBlocks(24, 32);
   std::vector<std::int32_t> outputs;
   for (int i = 0; i < token_count; ++i) outputs.push_back(i);
   const BatchRow row{0, token_count, 0, blocks};

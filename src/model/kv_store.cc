@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/kv_store.h"
 
-#include <cstring>
-
 #include "base/checked.h"
 
 namespace skein::model {
 
-std::uint64_t KvStore::BlockBytes(const formats::ModelConfig& config, kernels::KvType type) {
+std::uint64_t KvStore::FrameBytes(const formats::ModelConfig& config, kernels::KvType type) {
   const kernels::KvLayout layout{type, config.head_dim};
   return layout.frame_bytes() * static_cast<std::uint64_t>(config.layers) * static_cast<std::uint64_t>(config.kv_heads);
 }
 
 Result<std::unique_ptr<KvStore>> KvStore::Create(const formats::ModelConfig& config, kernels::KvType type,
                                                  std::uint32_t frames) {
-  const auto bytes = CheckedMultiply(BlockBytes(config, type), frames);
+  const auto bytes = CheckedMultiply(FrameBytes(config, type), frames);
   if (!bytes || *bytes > SIZE_MAX / 2) {
-    return LimitExceeded("KV cache: " + std::to_string(frames) + " blocks do not fit an address space; lower --context");
+    return LimitExceeded("KV cache: " + std::to_string(frames) + " frames do not fit an address space; lower --context");
   }
   auto store = std::make_unique<KvStore>();
   store->layout_ = {type, config.head_dim};
@@ -33,7 +31,7 @@ Result<std::unique_ptr<KvStore>> KvStore::Create(const formats::ModelConfig& con
 void KvStore::CopyBlock(BlockId from, BlockId to) {
   for (int layer = 0; layer < layers_; ++layer) {
     for (int head = 0; head < static_cast<int>(kv_heads_); ++head) {
-      std::memcpy(frame(layer, head, to), frame(layer, head, from), frame_bytes_);
+      kernels::CopyQuarter(layout_, frame(layer, head, from), SlotOf(from), frame(layer, head, to), SlotOf(to));
     }
   }
 }

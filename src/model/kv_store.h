@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// KvStore owns the memory of keys and values. It is cut into frames of 64 positions of one (layer, KV head); place
-// `block` of the store is the frame of that number in every (layer, KV head), and the frames of one (layer, KV head) lie
-// side by side, so that a frame's address is base + block * frame bytes. Who holds which block is the scheduler's
-// business.
+// KvStore owns the memory of keys and values. It is cut into frames of 64 positions of one (layer, KV head), four quarters
+// each; block b of the store is quarter b % 4 of frame b / 4 in every (layer, KV head), and the frames of one (layer, KV
+// head) lie side by side, so that a frame's address is base + number * frame bytes. Who holds which block is the
+// scheduler's business.
 //
 // Thread rule: frames are written by one worker each (model/arch/*_decoder.cc); CopyBlock is called between steps.
 // All memory is reserved when the store is made.
@@ -28,11 +28,12 @@ class KvStore {
   // kLimit when memory cannot be had.
   static Result<std::unique_ptr<KvStore>> Create(const formats::ModelConfig& config, kernels::KvType type,
                                                  std::uint32_t frames);
-  // Bytes that one place takes over all layers and KV heads.
-  static std::uint64_t BlockBytes(const formats::ModelConfig& config, kernels::KvType type);
+  // Bytes that a frame takes over all layers and KV heads.
+  static std::uint64_t FrameBytes(const formats::ModelConfig& config, kernels::KvType type);
 
   const kernels::KvLayout& layout() const { return layout_; }
   std::uint32_t frames() const { return frames_; }
+  std::uint32_t blocks() const { return frames_ * kernels::kFrameBlocks; }
   std::size_t frame_bytes() const { return frame_bytes_; }
   std::uint64_t bytes() const { return data_.size(); }
 
@@ -40,9 +41,13 @@ class KvStore {
   std::byte* base(int layer, int kv_head) {
     return data_.data() + (static_cast<std::size_t>(layer) * kv_heads_ + static_cast<std::size_t>(kv_head)) * frames_ * frame_bytes_;
   }
-  std::byte* frame(int layer, int kv_head, BlockId block) { return base(layer, kv_head) + block.value * frame_bytes_; }
+  // The frame that a block is a quarter of, and the first of the block's 16 slots in it.
+  std::byte* frame(int layer, int kv_head, BlockId block) {
+    return base(layer, kv_head) + block.value / kernels::kFrameBlocks * frame_bytes_;
+  }
+  static int SlotOf(BlockId block) { return static_cast<int>(block.value % kernels::kFrameBlocks) * kernels::kBlockTokens; }
 
-  // Copies a place in all layers and heads.
+  // Copies a block in all layers and heads.
   void CopyBlock(BlockId from, BlockId to);
   // Writes to every page once, so that the system can refuse no page later.
   void Touch(kernels::ThreadPool& pool);

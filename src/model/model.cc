@@ -63,10 +63,10 @@ Result<MemoryAnswer> EstimateMemory(const formats::ModelFile& file, const Memory
   MemoryAnswer answer;
   answer.arithmetic = plan.arithmetic;
   answer.kv_type = question.kv_type.value_or(DefaultKvType(plan.arithmetic));
-  answer.block_bytes = KvStore::BlockBytes(file.config(), answer.kv_type);
+  answer.frame_bytes = KvStore::FrameBytes(file.config(), answer.kv_type);
   answer.need.weights_bytes = plan.PackedBytes();
-  answer.need.kv_bytes_per_token = answer.block_bytes / kernels::kFrameTokens;
-  answer.need.kv_bytes = answer.block_bytes * question.frames;
+  answer.need.kv_bytes_per_token = answer.frame_bytes / kernels::kFrameTokens;
+  answer.need.kv_bytes = answer.frame_bytes * question.frames;
   const Decoder::Limits limits{question.step_tokens, question.step_outputs};
   answer.need.scratch_bytes =
       std::max(PackerScratchBytes(plan, question.threads),

@@ -70,7 +70,7 @@ struct MemoryAnswer {
   MemoryNeed need;
   kernels::Arithmetic arithmetic = kernels::Arithmetic::kExact;  // that would be chosen
   kernels::KvType kv_type = kernels::KvType::kF32;
-  std::uint64_t block_bytes = 0;  // of one frame place over all layers and heads
+  std::uint64_t frame_bytes = 0;  // of a KV frame over all layers and heads
 };
 Result<MemoryAnswer> EstimateMemory(const formats::ModelFile& file, const MemoryQuestion& question);
 

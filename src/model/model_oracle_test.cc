@@ -13,6 +13,7 @@
 
 #include "formats/model_file.h"
 #include "model/decoder.h"
+#include "model/tiny_model_testing.h"
 
 namespace skein::model {
 namespace {
@@ -56,7 +57,7 @@ struct Runner {
 
   // Logits of every position, computed in chunks of 64.
   std::vector<float> Logits(const std::vector<TokenId>& tokens) {
-    const std::vector<BlockId> blocks = {{6}, {1}, {3}, {0}};
+    const std::vector<BlockId> blocks = ScatteredBlocks(16, 32);
     std::vector<float> all;
     for (std::size_t begin = 0; begin < tokens.size(); begin += 64) {
       const std::size_t count = std::min<std::size_t>(64, tokens.size() - begin);

@@ -51,7 +51,7 @@ class Lab {
     auto made = Decoder::Create(*model, *kv, pool, {.tokens = 512, .outputs = 64});
     SKEIN_CHECK(made.ok());
     decoder = std::move(made).value();
-    for (std::uint32_t i = 0; i < 9; ++i) blocks.push_back({(i * 5 + 3) % 9});
+    blocks = ScatteredBlocks(36, 36);
   }
 
   // Logits of the sequence at `kPositions`, computed in chunks.
@@ -90,7 +90,7 @@ class Lab {
         continue;
       }
       // Others bring between 1 and 5 tokens; a few want logits as well.
-      other_blocks[static_cast<std::size_t>(i)].push_back({static_cast<std::uint32_t>(9 + i)});
+      other_blocks[static_cast<std::size_t>(i)].push_back({static_cast<std::uint32_t>(36 + i)});
       const int count = 1 + static_cast<int>(random() % 5);
       rows.push_back({first, count, 0, other_blocks[static_cast<std::size_t>(i)]});
       for (int t = 0; t < count; ++t) batch_tokens.push_back(static_cast<TokenId>(random() % 70));

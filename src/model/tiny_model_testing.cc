@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <random>
 
 #include "base/check.h"
 
@@ -253,6 +255,15 @@ std::vector<double> TinyModel::Forward(const std::vector<TokenId>& tokens) const
     logits.insert(logits.end(), out.begin(), out.end());
   }
   return logits;
+}
+
+std::vector<BlockId> ScatteredBlocks(std::uint32_t count, std::uint32_t total) {
+  std::vector<BlockId> blocks;
+  for (std::uint32_t b = 0; b < total; ++b) blocks.push_back({b});
+  std::mt19937 random(total);
+  std::shuffle(blocks.begin(), blocks.end(), random);
+  blocks.resize(count);
+  return blocks;
 }
 
 }  // namespace skein::model

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/ids.h"
 #include "formats/model_file.h"
 
 namespace skein::model {
@@ -51,5 +52,8 @@ class TinyModel final : public formats::ModelFile {
   std::map<std::string, std::vector<double>> values_;
   std::vector<std::byte> bytes_;
 };
+
+// `count` different blocks of `total`, in an order of chance: tables as a busy pool hands them out.
+std::vector<BlockId> ScatteredBlocks(std::uint32_t count, std::uint32_t total);
 
 }  // namespace skein::model

@@ -3,6 +3,8 @@
 // Layout of KV frames, and the choice of an attention kernel.
 #include "kernels/attention/attention.h"
 
+#include <cstring>
+
 #include "base/check.h"
 #include "kernels/attention/attention_paths.h"
 #include "kernels/cpu.h"
@@ -51,6 +53,28 @@ std::size_t KvLayout::scales_offset() const { return 2 * v_offset(); }
 
 std::size_t KvLayout::frame_bytes() const {
   return scales_offset() + (type == KvType::kInt8 ? 2u * kFrameTokens * sizeof(float) : 0u);
+}
+
+void CopyQuarter(const KvLayout& layout, const std::byte* from, int from_slot, std::byte* to, int to_slot) {
+  const auto d = static_cast<std::size_t>(layout.padded_head_dim());
+  const auto source = static_cast<std::size_t>(from_slot), target = static_cast<std::size_t>(to_slot);
+  const std::size_t element = ElementBytes(layout.type);
+  std::memcpy(to + target * d * element, from + source * d * element, 16 * d * element);
+  const std::byte* values = from + layout.v_offset();
+  std::byte* into = to + layout.v_offset();
+  if (layout.type == KvType::kF32) {
+    std::memcpy(into + target * d * element, values + source * d * element, 16 * d * element);
+    return;
+  }
+  const auto half = [&](std::size_t slot) { return (slot / 32 * d * 32 + slot % 32 * 16) * element; };  // of a tile of 32 keys
+  for (std::size_t columns = 0; columns < d / 16; ++columns) {
+    std::memcpy(into + half(target) + columns * 512 * element, values + half(source) + columns * 512 * element, 256 * element);
+  }
+  if (layout.type != KvType::kInt8) return;
+  for (const std::size_t scales : {std::size_t{0}, std::size_t{kFrameTokens}}) {
+    std::memcpy(to + layout.scales_offset() + (scales + target) * sizeof(float),
+                from + layout.scales_offset() + (scales + source) * sizeof(float), 16 * sizeof(float));
+  }
 }
 
 bool HasKvType(Arithmetic arithmetic, KvType type) {

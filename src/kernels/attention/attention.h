@@ -5,7 +5,9 @@
 // probabilities rounded against the split's own maximum; splits folded in ascending order. K and V are read as stored,
 // also within the chunk that wrote them. The result of a row depends on its own query and keys only.
 //
-// KV memory comes in frames: 64 consecutive positions of one (layer, KV head), K then V then scales, contiguous.
+// KV memory comes in frames: 64 positions of one (layer, KV head), K then V then scales, contiguous. A frame has four
+// quarters of 16 positions, which are what a block table names: block b is quarter b % 4 of frame b / 4. Wherever the quarters
+// of a sequence stand, its results have the same bits; those that stand in order in one frame are read without a copy.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +15,14 @@
 #include <optional>
 #include <string_view>
 
+#include "base/ids.h"
 #include "kernels/arithmetic.h"
 
 namespace skein::kernels {
 
 inline constexpr int kFrameTokens = 64;
+inline constexpr int kBlockTokens = 16;  // a quarter of a frame
+inline constexpr int kFrameBlocks = kFrameTokens / kBlockTokens;
 inline constexpr int kSplitKeys = 256;
 
 enum class KvType { kBf16, kInt8, kF32 };  // F32 with the exact arithmetic only; FP8 has its place here
@@ -41,7 +46,8 @@ struct KvLayout {
 // Rows of queries that share one KV head and one sequence: `tokens` consecutive positions, `group` query heads each.
 struct AttentionBlock {
   KvLayout layout;
-  const std::byte* const* frames = nullptr;  // by position / 64, of this layer and KV head
+  const std::byte* frames = nullptr;  // frame 0 of this layer and KV head; the others lie behind it in order
+  const BlockId* blocks = nullptr;    // the sequence's block table: by position / 16
   const float* queries = nullptr;  // fp32 after RoPE: token i, head g, at queries + i * query_stride + g * head_dim
   std::ptrdiff_t query_stride = 0;           // floats
   int tokens = 0;
@@ -64,6 +70,9 @@ struct AttentionKernel {
   std::size_t (*scratch_bytes)(const KvLayout& layout) = nullptr;
   int preferred_rows = 32;  // rows of a block that use the kernel well (tokens * group)
 };
+
+// Copies the quarter that begins at slot `from_slot` of a frame to the one at `to_slot` of another.
+void CopyQuarter(const KvLayout& layout, const std::byte* from, int from_slot, std::byte* to, int to_slot);
 
 // Whether a KV type goes with an arithmetic: F32 with exact only, the others with the other three.
 bool HasKvType(Arithmetic arithmetic, KvType type);

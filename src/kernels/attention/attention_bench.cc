@@ -87,25 +87,25 @@ class Layers {
     std::mt19937 random(1);
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<std::size_t>(2 * options.head_dim));
+    for (int b = 0; b < frames_ * kFrameBlocks; ++b) blocks_.push_back({static_cast<std::uint32_t>(b)});
     for (int list = 0; list < layers * options.kv_heads; ++list) {
       for (int p = 0; p < positions; ++p) {
         for (float& v : x) v = normal(random);
         kernel.store(layout, Frame(list, p / kFrameTokens), p % kFrameTokens, x.data(), x.data() + options.head_dim);
       }
-      for (int f = 0; f < frames_; ++f) pointers_.push_back(Frame(list, f));
     }
   }
   std::byte* Frame(int list, int frame) {
     return memory_.data() + static_cast<std::size_t>(list * frames_ + frame) * layout.frame_bytes();
   }
-  const std::byte* const* List(int list) const { return pointers_.data() + list * frames_; }
+  const BlockId* blocks() const { return blocks_.data(); }
 
   KvLayout layout;
 
  private:
   int frames_;
   Buffer memory_;
-  std::vector<const std::byte*> pointers_;
+  std::vector<BlockId> blocks_;
 };
 
 struct Run {
@@ -138,7 +138,8 @@ double PromptSeconds(const Run& run, KvType type, int tokens) {
       const int head = task % o.kv_heads, first = (pieces - 1 - task / o.kv_heads) * step;
       const std::ptrdiff_t offset = static_cast<std::ptrdiff_t>(first) * stride + head * group * o.head_dim;
       const AttentionBlock block = {.layout = layers.layout,
-                                    .frames = layers.List(layer * o.kv_heads + head),
+                                    .frames = layers.Frame(layer * o.kv_heads + head, 0),
+                                    .blocks = layers.blocks(),
                                     .queries = queries.data() + offset,
                                     .query_stride = stride,
                                     .tokens = std::min(step, tokens - first),
@@ -165,7 +166,8 @@ double TokenSeconds(const Run& run, KvType type, int positions) {
     for (int layer = 0; layer < kLayers; ++layer) {
       const auto block_of = [&](int head) {
         return AttentionBlock{.layout = layers.layout,
-                              .frames = layers.List(layer * o.kv_heads + head),
+                              .frames = layers.Frame(layer * o.kv_heads + head, 0),
+                                    .blocks = layers.blocks(),
                               .queries = queries.data() + head * group * o.head_dim,
                               .query_stride = o.heads * o.head_dim,
                               .tokens = 1,

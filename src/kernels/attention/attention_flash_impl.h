@@ -127,54 +127,90 @@ SKEIN_V16_INLINE void WidenInt8(const std::byte* from, int elements, std::byte* 
   }
 }
 
-// Finds the tiles of keys [0, count) of a split, converting what the engine cannot read as it is stored.
+// Where block b of a (layer, KV head) stands.
+struct Quarter {
+  const std::byte* frame;
+  int index;  // in the frame
+};
+Quarter QuarterOf(const AttentionBlock& block, std::size_t frame_bytes, int place) {
+  const std::uint32_t b = block.blocks[place].value;
+  return {block.frames + b / kFrameBlocks * frame_bytes, static_cast<int>(b % kFrameBlocks)};
+}
+
+// Half a tile of values (16 keys) to `into`, converted. Halves of a tile interleave by 16 columns, but for F32.
+template <typename Engine>
+void TakeValues(const KvLayout& layout, Quarter quarter, std::byte* into) {
+  const int d = layout.padded_head_dim();
+  const std::byte* stored = quarter.frame + layout.v_offset();
+  if constexpr (Engine::kExact) {
+    const auto bytes = static_cast<std::size_t>(16 * d) * 4;
+    std::memcpy(into, stored + static_cast<std::size_t>(quarter.index) * bytes, bytes);
+    return;
+  }
+  const bool int8 = layout.type == KvType::kInt8;
+  const std::size_t element = int8 ? 1 : 2;
+  stored += static_cast<std::size_t>(quarter.index / 2 * 32 * d + quarter.index % 2 * 256) * element;
+  for (int columns = 0; columns < d / 16; ++columns) {
+    const std::byte* from = stored + static_cast<std::size_t>(columns) * 512 * element;
+    if (int8) {
+      WidenInt8(from, 256, into + columns * 1024);
+    } else {
+      std::memcpy(into + columns * 1024, from, 512);
+    }
+  }
+}
+
+// Finds the tiles of keys [0, count) of a split, converting what the engine cannot read as it is stored, and putting
+// halves of value tiles side by side that stand apart.
 template <typename Engine>
 void FindKeys(const AttentionBlock& block, int split, int count, const Workspace<Engine>& space, SplitKeys& found) {
   const KvLayout& layout = block.layout;
   const int d = layout.padded_head_dim();
-  const std::size_t element = Engine::kExact ? 4 : layout.type == KvType::kInt8 ? 1 : 2;
+  const std::size_t frame_bytes = layout.frame_bytes();
+  const bool int8 = layout.type == KvType::kInt8;
+  const std::size_t element = Engine::kExact ? 4 : int8 ? 1 : 2;
   const auto tile_bytes = static_cast<std::size_t>(16 * d) * element;
   const auto converted_bytes = static_cast<std::size_t>(16 * d) * Workspace<Engine>::kConverted;
-  for (int tile = 0; tile * 16 < count; ++tile) {
-    const std::byte* frame = block.frames[split * (kSplitKeys / kFrameTokens) + tile / 4];
-    const std::byte* stored_keys = frame + static_cast<std::size_t>(tile % 4) * tile_bytes;
-    const std::byte* stored_values = frame + layout.v_offset() + static_cast<std::size_t>(tile % 4 / 2 * 2) * tile_bytes;
+  const int tiles = (count + 15) / 16;
+  for (int tile = 0; tile < tiles; ++tile) {
+    const Quarter quarter = QuarterOf(block, frame_bytes, split * kSplitTiles + tile);
+    const std::byte* stored_keys = quarter.frame + static_cast<std::size_t>(quarter.index) * tile_bytes;
     std::byte* keys = space.keys + static_cast<std::size_t>(tile) * converted_bytes;
-    std::byte* values = space.values + static_cast<std::size_t>(tile) * converted_bytes;
+    found.keys[tile] = keys;
     if constexpr (Engine::kExact) {
       TransposeKeys(reinterpret_cast<const float*>(stored_keys), d, reinterpret_cast<float*>(keys));
-      found.keys[tile] = keys;
-      if (tile % 2 == 0) found.values[tile / 2] = stored_values;
+    } else if (int8) {
+      WidenInt8(stored_keys, 16 * d, keys);
+      const float* scales = reinterpret_cast<const float*>(quarter.frame + layout.scales_offset());
+      found.key_scales[tile] = scales + quarter.index * 16;
+      found.value_scales[tile] = scales + kFrameTokens + quarter.index * 16;
+    } else {
+      found.keys[tile] = stored_keys;
+    }
+    if (tile % 2 != 0) continue;
+
+    // A tile of values is read as it stands when both halves are there, in order; an absent half must be zeros, since its
+    // place may hold keys of others.
+    const bool whole = tile + 1 < tiles;
+    const std::uint32_t at = block.blocks[split * kSplitTiles + tile].value;
+    const bool in_order = whole && at % 2 == 0 && block.blocks[split * kSplitTiles + tile + 1].value == at + 1;
+    const std::byte* stored_values = quarter.frame + layout.v_offset();
+    if (!int8 && (in_order || (!whole && !Engine::kWholeValueTiles))) {
+      const int place = Engine::kExact ? quarter.index * 16 * d : quarter.index / 2 * 32 * d + quarter.index % 2 * 256;
+      found.values[tile / 2] = stored_values + static_cast<std::size_t>(place) * element;
       continue;
     }
-    const bool int8 = layout.type == KvType::kInt8;
-    // Of the last tile of values the second quarter may never have been written.
-    const bool half = tile % 2 == 0 && count - tile * 16 <= 16;
-    found.keys[tile] = int8 ? keys : stored_keys;
-    if (tile % 2 == 0) found.values[tile / 2] = stored_values;
-    if (int8) {
-      const float* scales = reinterpret_cast<const float*>(frame + layout.scales_offset());
-      found.key_scales[tile] = scales + tile % 4 * 16;
-      found.value_scales[tile] = scales + kFrameTokens + tile % 4 * 16;
-      WidenInt8(stored_keys, 16 * d, keys);
-    }
-    if (tile % 2 == 0 && (int8 || (half && Engine::kWholeValueTiles))) {
-      found.values[tile / 2] = values;
-      for (int columns = 0; columns < d / 16; ++columns) {
-        std::byte* into = values + columns * 1024;
-        const std::byte* from = stored_values + static_cast<std::size_t>(columns) * 512 * element;
-        const int written = half ? 256 : 512;
-        if (int8) {
-          WidenInt8(from, written, into);
-        } else {
-          std::memcpy(into, from, static_cast<std::size_t>(written) * 2);
-        }
-        if (half) std::memset(into + 512, 0, 512);
-      }
+    std::byte* values = space.values + static_cast<std::size_t>(tile) * converted_bytes;
+    const std::size_t half = Engine::kExact ? converted_bytes : 512;
+    found.values[tile / 2] = values;
+    TakeValues<Engine>(layout, quarter, values);
+    if (whole) {
+      TakeValues<Engine>(layout, QuarterOf(block, frame_bytes, split * kSplitTiles + tile + 1), values + half);
+    } else if constexpr (!Engine::kExact) {
+      for (int columns = 0; columns < d / 16; ++columns) std::memset(values + columns * 1024 + 512, 0, 512);
     }
   }
-  // Engines read key tiles in pairs (of one frame); the scores of an absent tile are never looked at.
-  const int tiles = (count + 15) / 16;
+  // Engines read key tiles in pairs; the scores of an absent tile are never looked at.
   if (tiles % 2 != 0) {
     found.keys[tiles] = found.keys[tiles - 1];
     found.key_scales[tiles] = found.key_scales[tiles - 1];

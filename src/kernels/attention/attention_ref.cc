@@ -91,14 +91,16 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   const int visible = VisibleKeys(block, token, split);
   const float* query = block.queries + token * block.query_stride + head * layout.head_dim;
   const float scale = block.scale * math::kLog2E;  // so that probabilities are powers of two
-  const auto frame_of = [&](int key) { return block.frames[(split * kSplitKeys + key) / kFrameTokens]; };
+  const auto block_of = [&](int key) { return block.blocks[(split * kSplitKeys + key) / kBlockTokens].value; };
+  const auto frame_of = [&](int key) { return block.frames + block_of(key) / kFrameBlocks * layout.frame_bytes(); };
+  const auto slot_of = [&](int key) { return static_cast<int>(block_of(key) % kFrameBlocks) * kBlockTokens + key % kBlockTokens; };
   const auto rounded = [&](float x) { return kind == Kind::kChain ? x : ScalarFromBf16(ScalarBf16(x)); };
 
   float scores[kSplitKeys];
   float maximum = -HUGE_VALF;
   for (int key = 0; key < visible; ++key) {
     const std::byte* frame = frame_of(key);
-    const int slot = key % kFrameTokens;
+    const int slot = slot_of(key);
     float score = Dot(
         kind, d, [&](int i) { return i < layout.head_dim ? rounded(query[i] * scale) : 0.0f; },
         [&](int i) { return KeyElement(layout, frame, slot, i); });
@@ -112,7 +114,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   for (int key = 0; key < visible; ++key) {
     float p = ScalarExp2OfNegative(scores[key] - maximum, kind == Kind::kChain);
     lanes[key % 16] += p;
-    if (layout.type == KvType::kInt8) p = p * SlotScale(layout, frame_of(key), key % kFrameTokens, 1);
+    if (layout.type == KvType::kInt8) p = p * SlotScale(layout, frame_of(key), slot_of(key), 1);
     probabilities[key] = rounded(p);
   }
   for (int distance = 8; distance > 0; distance /= 2) {
@@ -126,7 +128,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
     partial[2 + dim] = Dot(
         kind, keys, [&](int key) { return probabilities[key]; },
         [&](int key) {
-          return key < visible ? ValueElement(layout, frame_of(key), key % kFrameTokens, dim) : 0.0f;
+          return key < visible ? ValueElement(layout, frame_of(key), slot_of(key), dim) : 0.0f;
         });
   }
 }

@@ -55,9 +55,10 @@ class Aligned {
   std::byte* data_ = nullptr;
 };
 
-// One sequence of one KV head: queries, keys and values of all positions, and frames filled by a kernel's store.
+// One sequence of one KV head: queries, keys and values of all positions, and frames filled by a kernel's store. Its
+// quarters stand in order, or anywhere among twice as many.
 struct Sequence {
-  Sequence(const AttentionKernel& kernel, KvType type, Shape s, unsigned seed, int fill = 0) : shape(s) {
+  Sequence(const AttentionKernel& kernel, KvType type, Shape s, unsigned seed, int fill = 0, bool scattered = false) : shape(s) {
     std::mt19937 random(seed);
     layout = {type, s.head_dim};
     positions = s.first_position + s.tokens;
@@ -65,17 +66,23 @@ struct Sequence {
     k = Random(random, static_cast<std::size_t>(positions) * d, 1.5f);
     v = Random(random, static_cast<std::size_t>(positions) * d);
     queries = Random(random, static_cast<std::size_t>(s.tokens * s.group) * d, 1.5f);
+    frame_count = static_cast<std::size_t>((positions + kFrameTokens - 1) / kFrameTokens * (scattered ? 2 : 1));
+    frames = std::make_unique<Aligned>(frame_count * layout.frame_bytes(), fill);
+    for (std::uint32_t b = 0; b < frame_count * kFrameBlocks; ++b) blocks.push_back({b});
+    if (scattered) std::shuffle(blocks.begin(), blocks.end(), random);
     for (int p = 0; p < positions; ++p) {
-      if (p % kFrameTokens == 0) frames.emplace_back(layout.frame_bytes(), fill);
       const std::size_t row = static_cast<std::size_t>(p) * d;
-      kernel.store(layout, frames.back().data(), p % kFrameTokens, k.data() + row, v.data() + row);
+      const std::uint32_t b = blocks[static_cast<std::size_t>(p / kBlockTokens)].value;
+      kernel.store(layout, Frame(b / kFrameBlocks), static_cast<int>(b % kFrameBlocks) * kBlockTokens + p % kBlockTokens,
+                   k.data() + row, v.data() + row);
     }
-    for (Aligned& frame : frames) pointers.push_back(frame.data());
   }
+  std::byte* Frame(std::size_t index) const { return frames->data() + index * layout.frame_bytes(); }
 
   AttentionBlock Block(int first_token, int tokens) const {
     return {.layout = layout,
-            .frames = pointers.data(),
+            .frames = frames->data(),
+            .blocks = blocks.data(),
             .queries = queries.data() + first_token * shape.group * shape.head_dim,
             .query_stride = shape.group * shape.head_dim,
             .tokens = tokens,
@@ -101,8 +108,9 @@ struct Sequence {
   KvLayout layout;
   int positions = 0;
   std::vector<float> k, v, queries;
-  std::vector<Aligned> frames;
-  std::vector<const std::byte*> pointers;
+  std::size_t frame_count = 0;
+  std::unique_ptr<Aligned> frames;
+  std::vector<BlockId> blocks;
 };
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -146,8 +154,8 @@ TEST_F(Attention, PathsGiveTheSameBits) {
         SCOPED_TRACE(testing::Message() << fast.name << " " << NameOf(c.type) << " d " << shape.head_dim << " group "
                                         << shape.group << " at " << shape.first_position << "+" << shape.tokens);
         const Sequence stored(fast, c.type, shape, 11);
-        for (std::size_t i = 0; i < stored.frames.size(); ++i) {
-          EXPECT_EQ(std::memcmp(stored.pointers[i], sequence.pointers[i], stored.layout.frame_bytes()), 0) << "frame " << i;
+        for (std::size_t i = 0; i < stored.frame_count; ++i) {
+          EXPECT_EQ(std::memcmp(stored.Frame(i), sequence.Frame(i), stored.layout.frame_bytes()), 0) << "frame " << i;
         }
         EXPECT_TRUE(SameBits(stored.Attend(fast, shape.tokens), wanted));
       }
@@ -188,6 +196,41 @@ TEST_F(Attention, SplitsFoldToTheSameBits) {
         EXPECT_TRUE(SameBits(out, sequence.Attend(kernel, shape.tokens))) << kernel.name;
       }
     }
+  }
+}
+
+// Otherwise an answer would depend on where the pool found room for its keys: quarters apart, out of order, beside those of
+// others (here: NaN).
+TEST_F(Attention, PlacementChangesNoBit) {
+  for (const Case& c : kCases) {
+    for (KernelPath path : AvailablePaths()) {
+      const AttentionKernel kernel = SelectAttention(path, c.arithmetic, c.type);
+      for (const Shape& shape : {Shape{32, 2, 0, 40}, Shape{64, 3, 270, 20}, Shape{64, 3, 299, 1}, Shape{80, 1, 40, 9}}) {
+        for (unsigned seed : {1u, 2u, 3u}) {
+          const Sequence ordered(kernel, c.type, shape, seed);
+          const Sequence scattered(kernel, c.type, shape, seed, /*fill=*/0xff, /*scattered=*/true);
+          EXPECT_TRUE(SameBits(scattered.Attend(kernel, shape.tokens), ordered.Attend(kernel, shape.tokens)))
+              << kernel.name << " " << NameOf(c.type) << " seed " << seed << " at " << shape.first_position;
+        }
+      }
+    }
+  }
+}
+
+// Otherwise a copied block would hold something else than the one it was copied from, or more than it.
+TEST_F(Attention, CopiedQuartersGiveTheSameBits) {
+  for (const Case& c : kCases) {
+    const AttentionKernel kernel = SelectAttention(AvailablePaths().front(), c.arithmetic, c.type);
+    const Shape shape{64, 3, 100, 3};
+    Sequence original(kernel, c.type, shape, 4);
+    Sequence copied(kernel, c.type, shape, 4, /*fill=*/0xff, /*scattered=*/true);
+    for (std::size_t p = 0; p < 7; ++p) {
+      const std::uint32_t from = copied.blocks[p].value, to = copied.blocks[p + 7].value;
+      CopyQuarter(copied.layout, copied.Frame(from / kFrameBlocks), static_cast<int>(from % kFrameBlocks) * kBlockTokens,
+                  copied.Frame(to / kFrameBlocks), static_cast<int>(to % kFrameBlocks) * kBlockTokens);
+    }
+    std::rotate(copied.blocks.begin(), copied.blocks.begin() + 7, copied.blocks.begin() + 14);
+    EXPECT_TRUE(SameBits(copied.Attend(kernel, shape.tokens), original.Attend(kernel, shape.tokens))) << kernel.name;
   }
 }
 

@@ -61,7 +61,6 @@ struct alignas(64) WorkerState {
   FloatRows normed;                      // one row
   FloatRows tile;                        // SwiGluSink's scratch
   Buffer scratch;                        // of kernels
-  std::vector<const std::byte*> frames;  // of one (row, KV head)
 };
 
 int QkvColumns(const ModelConfig& config) { return (config.heads + 2 * config.kv_heads) * config.head_dim; }
@@ -96,7 +95,7 @@ class LlamaDecoder final : public Decoder {
   void Attend(Worker& worker, int layer);
   void AttendSplits(Worker& worker, int layer);
   void Fold(Worker& worker, int layer);
-  kernels::AttentionBlock BlockOf(WorkerState& state, int layer, int kv_head, const Chunk& chunk);
+  kernels::AttentionBlock BlockOf(int layer, int kv_head, const Chunk& chunk);
   void PrepareAttended(const LayerWeights& layer, int kv_head, const Chunk& chunk);
   void GateUp(Worker& worker, const LayerWeights& layer);
   void EndPhase(Worker& worker, int counter);
@@ -169,7 +168,6 @@ Status LlamaDecoder::Reserve() {
     SKEIN_ASSIGN_OR_RETURN(worker.scratch, Buffer::Allocate(std::max<std::size_t>(scratch, 64)));
     SKEIN_RETURN_IF_ERROR(worker.normed.Reserve(1, config_.hidden));
     SKEIN_RETURN_IF_ERROR(worker.tile.Reserve(1, SwiGluSink::kScratchFloats));
-    worker.frames.resize(kv_.frames());
   }
 
   const kernels::Cells& cells = weights_.layers.front().o.front().packed.cells();
@@ -193,9 +191,8 @@ void LlamaDecoder::CheckBatch(const Batch& batch) const {
     SKEIN_CHECK(row.first_position >= 0);
     next += row.count;
     const std::int64_t positions = std::int64_t{row.first_position} + row.count;
-    SKEIN_CHECK(positions <= static_cast<std::int64_t>(row.blocks.size()) * kernels::kFrameTokens);
-    for (const BlockId block : row.blocks) SKEIN_CHECK(block.value < kv_.frames());
-    SKEIN_CHECK(row.blocks.size() <= kv_.frames());
+    SKEIN_CHECK(positions <= static_cast<std::int64_t>(row.blocks.size()) * kernels::kBlockTokens);
+    for (const BlockId block : row.blocks) SKEIN_CHECK(block.value < kv_.blocks());
   }
   SKEIN_CHECK(static_cast<std::size_t>(next) == batch.tokens.size());
   for (const TokenId token : batch.tokens) SKEIN_CHECK(token >= 0 && token < config_.vocabulary);
@@ -289,8 +286,9 @@ void LlamaDecoder::RotateAndStore(Worker& worker, int layer) {
     const TokenRange& quarter = layout_.quarters()[static_cast<std::size_t>(item / kv_heads)];
     const int head = item % kv_heads;
     const BatchRow& row = batch_.rows[static_cast<std::size_t>(quarter.row)];
-    const BlockId block = row.blocks[static_cast<std::size_t>(quarter.first_position / kernels::kFrameTokens)];
+    const BlockId block = row.blocks[static_cast<std::size_t>(quarter.first_position / kernels::kBlockTokens)];
     std::byte* frame = kv_.frame(layer, head, block);
+    const int first_slot = KvStore::SlotOf(block);
     for (int i = 0; i < quarter.count; ++i) {
       const int position = quarter.first_position + i;
       const float* cosine = rope_.cosine(position);
@@ -299,19 +297,15 @@ void LlamaDecoder::RotateAndStore(Worker& worker, int layer) {
       float* k = qkv_.row(quarter.first_token + i) + (config_.heads + head) * d;
       for (int g = 0; g < group_; ++g) rows_.rope(q + g * d, rotated, cosine, sine);
       rows_.rope(k, rotated, cosine, sine);
-      attention_.store(kv_.layout(), frame, position % kernels::kFrameTokens, k, k + kv_heads * d);
+      attention_.store(kv_.layout(), frame, first_slot + position % kernels::kBlockTokens, k, k + kv_heads * d);
     }
   }
 }
 
-kernels::AttentionBlock LlamaDecoder::BlockOf(WorkerState& state, int layer, int kv_head, const Chunk& chunk) {
-  const BatchRow& row = batch_.rows[static_cast<std::size_t>(chunk.row)];
-  const std::byte* base = kv_.base(layer, kv_head);
-  const std::size_t frame_bytes = kv_.frame_bytes();
-  const std::size_t frames = static_cast<std::size_t>(chunk.first_position + chunk.count - 1) / kernels::kFrameTokens + 1;
-  for (std::size_t i = 0; i < frames; ++i) state.frames[i] = base + row.blocks[i].value * frame_bytes;
+kernels::AttentionBlock LlamaDecoder::BlockOf(int layer, int kv_head, const Chunk& chunk) {
   return {.layout = kv_.layout(),
-          .frames = state.frames.data(),
+          .frames = kv_.base(layer, kv_head),
+          .blocks = batch_.rows[static_cast<std::size_t>(chunk.row)].blocks.data(),
           .queries = qkv_.row(chunk.first_token) + kv_head * group_ * config_.head_dim,
           .query_stride = qkv_.stride(),
           .tokens = chunk.count,
@@ -338,7 +332,7 @@ void LlamaDecoder::Attend(Worker& worker, int layer) {
   const auto attend = [&](int item) {
     const int head = item / chunks;
     const Chunk& chunk = layout_.chunks()[static_cast<std::size_t>(item % chunks)];
-    attention_.attend(BlockOf(state, layer, head, chunk), attended_.row(chunk.first_token) + head * group_ * config_.head_dim,
+    attention_.attend(BlockOf(layer, head, chunk), attended_.row(chunk.first_token) + head * group_ * config_.head_dim,
                       attended_.stride(), state.scratch.data());
     PrepareAttended(weights, head, chunk);
   };
@@ -360,7 +354,7 @@ void LlamaDecoder::AttendSplits(Worker& worker, int layer) {
     const int head = (taken.begin - chunk.first_item) / chunk.splits, split = (taken.begin - chunk.first_item) % chunk.splits;
     const std::int64_t floats = std::int64_t{chunk.count} * group_ * (2 + config_.head_dim);
     float* partials = partials_.as<float>() + chunk.partials + (std::int64_t{head} * chunk.splits + split) * floats;
-    attention_.attend_splits(BlockOf(state, layer, head, chunk), split, split + 1, partials, state.scratch.data());
+    attention_.attend_splits(BlockOf(layer, head, chunk), split, split + 1, partials, state.scratch.data());
   }
 }
 
@@ -371,7 +365,7 @@ void LlamaDecoder::Fold(Worker& worker, int layer) {
     const Chunk& chunk = layout_.chunks()[static_cast<std::size_t>(item / config_.kv_heads)];
     const int head = item % config_.kv_heads;
     const std::int64_t floats = std::int64_t{chunk.count} * group_ * (2 + config_.head_dim);
-    attention_.fold(BlockOf(StateOf(worker), layer, head, chunk), chunk.splits,
+    attention_.fold(BlockOf(layer, head, chunk), chunk.splits,
                     partials_.as<float>() + chunk.partials + std::int64_t{head} * chunk.splits * floats,
                     attended_.row(chunk.first_token) + head * group_ * config_.head_dim, attended_.stride());
     PrepareAttended(weights, head, chunk);
@@ -444,7 +438,7 @@ std::uint64_t LlamaScratchBytes(const ModelConfig& config, const Decoder::Limits
   const auto number = [](int value) { return static_cast<std::uint64_t>(value); };
   const std::uint64_t attended = number(config.heads * config.head_dim);
   const std::uint64_t columns = 3 * number(config.hidden) + number(QkvColumns(config)) + 3 * attended + 4 * number(config.feed_forward);
-  const std::uint64_t worker = (std::uint64_t{2} << 20) + 8 * kOwnRows * number(config.hidden) + sizeof(void*) * frames;
+  const std::uint64_t worker = (std::uint64_t{2} << 20) + 8 * kOwnRows * number(config.hidden);
   return sizeof(float) * (number(limits.tokens) * columns + number(limits.outputs) * number(config.vocabulary) + kPartialFloats) +
          RopeTable::BytesFor(config.rope.dimensions / 2, std::uint64_t{frames} * kernels::kFrameTokens) + number(threads) * worker;
 }
