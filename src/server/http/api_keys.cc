@@ -58,10 +58,12 @@ Status ApiKeys::Add(std::string_view text, std::string_view source) {
     if (key.empty()) continue;
     if (key.size() < kKeyMin || key.size() > kKeyMax || !IsVisible(key)) {
       return InvalidArgument(fmt::format("{} line {}: expected a key of {} to {} visible ASCII characters, found {}",
-                                         source, number, kKeyMin, kKeyMax, key.size()), "api_key_file");
+                                         source, number, kKeyMin, kKeyMax, key.size()),
+                             "api_key_file");
     }
     if (!IsVisible(tenant) || tenant.size() > 64 || (!admin.empty() && admin != "admin") || !NextWord(line).empty()) {
-      return InvalidArgument(fmt::format("{} line {}: expected `KEY [TENANT [admin]]`", source, number), "api_key_file");
+      return InvalidArgument(fmt::format("{} line {}: expected `KEY [TENANT [admin]]`", source, number),
+                             "api_key_file");
     }
     if (keys_.size() >= kKeysMax) {
       return InvalidArgument(fmt::format("{}: more than {} keys", source, kKeysMax), "api_key_file");
@@ -100,7 +102,8 @@ const ApiKeys::Key* ApiKeys::Find(std::string_view presented) const {
   const auto digest = Digest(presented);
   std::size_t found = 0;  // index + 1
   for (std::size_t k = 0; k < keys_.size(); ++k) {
-    const auto differs = static_cast<std::size_t>(CRYPTO_memcmp(digest.data(), keys_[k].digest.data(), digest.size()) != 0);
+    const auto differs =
+        static_cast<std::size_t>(CRYPTO_memcmp(digest.data(), keys_[k].digest.data(), digest.size()) != 0);
     found |= (differs - 1) & (k + 1) & (static_cast<std::size_t>(found != 0) - 1);
   }
   return found == 0 ? nullptr : &keys_[found - 1];

@@ -6,11 +6,11 @@
 namespace skein::server {
 namespace {
 
-constexpr std::size_t kSizeDigitsMax = 16;          // of one size, leading zeros included; fits 64 bits
-constexpr std::size_t kSizeLineMax = 1024;          // bytes of a size with its extensions
-constexpr std::size_t kExtensionBytesMax = 8192;    // of all extensions of a body
-constexpr std::size_t kChunksFree = 1024;           // that may be as small as they like …
-constexpr std::size_t kBytesPerChunk = 64;          // … beyond them the mean must be this
+constexpr std::size_t kSizeDigitsMax = 16;        // of one size, leading zeros included; fits 64 bits
+constexpr std::size_t kSizeLineMax = 1024;        // bytes of a size with its extensions
+constexpr std::size_t kExtensionBytesMax = 8192;  // of all extensions of a body
+constexpr std::size_t kChunksFree = 1024;         // that may be as small as they like …
+constexpr std::size_t kBytesPerChunk = 64;        // … beyond them the mean must be this
 constexpr Refusal kBadSize{400, "a chunk's size must be hexadecimal digits, ended by CR LF or `;`"};
 
 int HexDigit(char c) {
@@ -81,8 +81,7 @@ std::size_t ChunkParser::Feed(std::string_view bytes, std::string& body) {
 
 void ChunkParser::TakeByte(char byte, std::size_t body_bytes) {
   switch (place_) {
-    case Place::kSize:
-      return TakeSizeByte(byte, body_bytes);
+    case Place::kSize: return TakeSizeByte(byte, body_bytes);
     case Place::kDataCr:
       if (byte != '\r') return Refuse({400, "a chunk must end with CR LF after as many bytes as it said"});
       place_ = Place::kDataLf;
@@ -91,17 +90,14 @@ void ChunkParser::TakeByte(char byte, std::size_t body_bytes) {
       if (byte != '\n') return Refuse({400, "a chunk must end with CR LF after as many bytes as it said"});
       place_ = Place::kSize;
       return;
-    case Place::kTrailer:
-      return TakeTrailerByte(byte);
-    case Place::kData:
-      return;  // Feed's
+    case Place::kTrailer: return TakeTrailerByte(byte);
+    case Place::kData: return;  // Feed's
   }
 }
 
 void ChunkParser::TakeSizeByte(char byte, std::size_t body_bytes) {
   switch (reader_.Take(byte)) {
-    case LineReader::Step::kRefused:
-      return Refuse(reader_.refusal());
+    case LineReader::Step::kRefused: return Refuse(reader_.refusal());
     case LineReader::Step::kLine:
       TakeSizeLine(reader_.line(), body_bytes);
       reader_.Clear();
@@ -148,15 +144,13 @@ void ChunkParser::TakeTrailerByte(char byte) {
   constexpr Refusal kTooLong{431, "the request's trailers are too many or too long"};
   if (++trailer_bytes_ > limits_.header_bytes) return Refuse(kTooLong);
   switch (reader_.Take(byte)) {
-    case LineReader::Step::kRefused:
-      return Refuse(reader_.refusal());
+    case LineReader::Step::kRefused: return Refuse(reader_.refusal());
     case LineReader::Step::kLine:
       if (!reader_.line().empty() && ++trailers_ > limits_.header_count) return Refuse(kTooLong);
       TakeTrailerLine(reader_.line());
       reader_.Clear();
       return;
-    case LineReader::Step::kMore:
-      return;
+    case LineReader::Step::kMore: return;
   }
 }
 

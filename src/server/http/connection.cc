@@ -67,15 +67,10 @@ void Connection::OnReadable() {
     const std::span<char> scratch = core_.scratch();
     const Io io = transport_.Read(scratch);
     switch (io.kind) {
-      case Io::Kind::kAgain:
-        return WaitReadable();
-      case Io::Kind::kError:
-        return Close();
-      case Io::Kind::kEof:
-        return OnEndOfInput();
-      case Io::Kind::kDone:
-        Process(std::string_view(scratch.data(), io.bytes));
-        break;
+      case Io::Kind::kAgain: return WaitReadable();
+      case Io::Kind::kError: return Close();
+      case Io::Kind::kEof: return OnEndOfInput();
+      case Io::Kind::kDone: Process(std::string_view(scratch.data(), io.bytes)); break;
     }
   }
   if (waiting_readable_ || !WantsInput()) return;
@@ -127,9 +122,7 @@ void Connection::Process(std::string_view bytes) {
         bytes.remove_prefix(TakeHead(bytes));
         if (state_ == State::kHead && reading_->head_parser.state() == ParseState::kDone) OnHead(!bytes.empty());
         break;
-      case State::kBody:
-        bytes.remove_prefix(TakeBody(bytes));
-        break;
+      case State::kBody: bytes.remove_prefix(TakeBody(bytes)); break;
       case State::kAnswering:
         if (!close_after_) next_.append(bytes);
         bytes = {};
@@ -140,9 +133,7 @@ void Connection::Process(std::string_view bytes) {
         bytes = {};
         break;
       case State::kHandshake:
-      case State::kClosed:
-        bytes = {};
-        break;
+      case State::kClosed: bytes = {}; break;
     }
   }
   processing_ = false;
@@ -303,8 +294,7 @@ void Connection::Sweep(Time now) {
     case State::kDraining:
       if (stalled || in_state > limits.linger_time) Close();
       return;
-    case State::kClosed:
-      return;
+    case State::kClosed: return;
   }
 }
 

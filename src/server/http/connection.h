@@ -39,10 +39,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Start(SSL_CTX* tls, ConnectionList::iterator place);
 
   // For the core.
-  void Sweep(Time now);        // ends what has taken too long
-  void Flush();                // writes what has gathered
+  void Sweep(Time now);  // ends what has taken too long
+  void Flush();          // writes what has gathered
   void CloseIfIdle();
-  void Close();                // at once; an open answer's owner hears of it
+  void Close();  // at once; an open answer's owner hears of it
   bool idle() const { return state_ == State::kIdle; }
   bool reading_head() const { return state_ == State::kHead || state_ == State::kHandshake; }
   Time since() const { return since_; }
@@ -117,22 +117,22 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string next_;            // bytes of the next request
   std::string out_;             // answer bytes; those before out_begin_ have been taken by the kernel
   std::size_t out_begin_ = 0;
-  std::string events_;          // of this turn, not framed yet
-  std::size_t drained_ = 0;     // bytes thrown away while draining
+  std::string events_;       // of this turn, not framed yet
+  std::size_t drained_ = 0;  // bytes thrown away while draining
   std::weak_ptr<Exchange> exchange_;
-  std::string request_id_;      // of the current request
+  std::string request_id_;  // of the current request
   const Route* route_ = nullptr;
   int stream_status_ = 0;
 
   bool processing_ = false;
   bool waiting_readable_ = false, waiting_writable_ = false;
   bool flush_queued_ = false;
-  bool blocked_ = false;         // the kernel takes no more of out_ for now
-  bool close_after_ = false;     // this answer is the connection's last
-  bool input_ended_ = false;     // the client closed its half
+  bool blocked_ = false;      // the kernel takes no more of out_ for now
+  bool close_after_ = false;  // this answer is the connection's last
+  bool input_ended_ = false;  // the client closed its half
   bool is_head_request_ = false;
   bool is_http10_ = false;
-  bool was_slow_ = false;        // unsent bytes have been above kUnsentMax
+  bool was_slow_ = false;  // unsent bytes have been above kUnsentMax
 };
 
 }  // namespace skein::server

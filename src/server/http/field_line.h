@@ -14,8 +14,8 @@
 
 namespace skein::server {
 
-bool IsTokenCharacter(char character);  // of a method or a header's name (RFC 9110, 5.6.2)
-bool IsToken(std::string_view text);    // one or more of them
+bool IsTokenCharacter(char character);                            // of a method or a header's name (RFC 9110, 5.6.2)
+bool IsToken(std::string_view text);                              // one or more of them
 bool EqualsIgnoringCase(std::string_view a, std::string_view b);  // ASCII letters
 std::string LowerCase(std::string_view text);                     // ASCII letters
 

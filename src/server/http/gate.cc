@@ -32,9 +32,10 @@ std::string_view PresentedKey(const RequestHead& head) {
 
 TurnedAway NoKey(bool presented) {
   TurnedAway away;
-  away.response = ErrorResponse(401, presented ? "this API key is not known here"
-                                               : "an API key is needed: send it as `Authorization: Bearer KEY`",
-                                "", "invalid_api_key");
+  away.response = ErrorResponse(
+      401,
+      presented ? "this API key is not known here" : "an API key is needed: send it as `Authorization: Bearer KEY`", "",
+      "invalid_api_key");
   away.response.headers.push_back({"WWW-Authenticate", "Bearer"});
   return away;
 }
@@ -72,7 +73,8 @@ std::variant<Admission, TurnedAway> Gate::Admit(const RequestHead& head, const s
   }
   if (match.route != nullptr) return admission;
   if (match.allow.empty()) return TurnedAway{.response = ErrorResponse(404, "there is no such route", "", "not_found")};
-  TurnedAway away{.response = ErrorResponse(405, "the route has other methods: " + match.allow, "", "method_not_allowed")};
+  TurnedAway away{.response =
+                      ErrorResponse(405, "the route has other methods: " + match.allow, "", "method_not_allowed")};
   away.response.headers.push_back({"Allow", match.allow});
   return away;
 }

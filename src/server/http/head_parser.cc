@@ -38,8 +38,7 @@ void HeadParser::TakeByte(char byte) {
       // The method and the version beside the target are short; 64 bytes are room for both.
       if (!has_request_line_ && reader_.line().size() > limits_.target_bytes + 64) Refuse(kTargetTooLong);
       return;
-    case LineReader::Step::kRefused:
-      return Refuse(reader_.refusal());
+    case LineReader::Step::kRefused: return Refuse(reader_.refusal());
     case LineReader::Step::kLine:
       TakeLine(reader_.line());
       reader_.Clear();

@@ -8,6 +8,7 @@
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -33,7 +34,8 @@ std::size_t ConnectionsByDescriptors() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 100'000;
   const auto descriptors = static_cast<std::size_t>(limit.rlim_cur);
-  return descriptors > 2 * kDescriptorsKept ? descriptors - kDescriptorsKept : std::max<std::size_t>(4, descriptors / 2);
+  return descriptors > 2 * kDescriptorsKept ? descriptors - kDescriptorsKept
+                                            : std::max<std::size_t>(4, descriptors / 2);
 }
 
 std::string NameOf(const tcp::endpoint& endpoint) {
@@ -65,8 +67,8 @@ Status HttpCore::Open(Router router) {
   }
   SKEIN_RETURN_IF_ERROR(Bind());
   if (!endpoint_.address().is_loopback() && keys.empty()) {
-    Log(LogLevel::kWarning, fmt::format("listening on {} without API keys: whoever reaches it may use it",
-                                        NameOf(endpoint_)));
+    Log(LogLevel::kWarning,
+        fmt::format("listening on {} without API keys: whoever reaches it may use it", NameOf(endpoint_)));
   }
   HostPolicy hosts({.tls = tls(),
                     .address = endpoint_.address().to_string(),
@@ -82,7 +84,8 @@ Status HttpCore::ReadKeys(ApiKeys& keys) {
     bool readable_by_others = false;
     SKEIN_ASSIGN_OR_RETURN(const std::string text, ApiKeys::ReadFile(options_.api_key_file, readable_by_others));
     if (readable_by_others) {
-      Log(LogLevel::kWarning, fmt::format("other users can read the API keys in {}; chmod 600 it", options_.api_key_file));
+      Log(LogLevel::kWarning,
+          fmt::format("other users can read the API keys in {}; chmod 600 it", options_.api_key_file));
     }
     SKEIN_RETURN_IF_ERROR(keys.Add(text, options_.api_key_file));
   }
@@ -111,8 +114,9 @@ Status HttpCore::Bind() {
   if (!error) endpoint_ = acceptor_.local_endpoint(error);
   if (error) {
     const bool taken = error == boost::asio::error::address_in_use;
-    return Status(Code::kUnavailable, fmt::format("cannot listen on {}: {}{}", NameOf(wanted), error.message(),
-                                                  taken ? "; choose another --port, or 0 for a free one" : ""),
+    return Status(Code::kUnavailable,
+                  fmt::format("cannot listen on {}: {}{}", NameOf(wanted), error.message(),
+                              taken ? "; choose another --port, or 0 for a free one" : ""),
                   "port");
   }
   return OkStatus();
@@ -202,6 +206,12 @@ bool HttpCore::AcceptOne() {
   }
   if (error == boost::asio::error::no_descriptors || error.value() == ENFILE || error.value() == ENOBUFS ||
       error.value() == ENOMEM) {
+    // The kernel looks for a descriptor before it looks for a client.
+    pollfd waiting{.fd = acceptor_.native_handle(), .events = POLLIN, .revents = 0};
+    if (::poll(&waiting, 1, 0) == 0) {
+      WaitForConnections();
+      return false;
+    }
     if (!std::exchange(out_of_descriptors_, true)) {
       Log(LogLevel::kError, fmt::format("cannot take a connection: {}; new ones wait", error.message()));
     }

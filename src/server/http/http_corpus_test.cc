@@ -23,7 +23,9 @@ std::string Chunked(std::string_view payload) { return Post("Transfer-Encoding: 
 std::string WithLength(std::string_view length) {
   return Post(fmt::format("Content-Length:{}\r\n", length), kBody + kHidden);
 }
-std::string WithLine(std::string_view line) { return Post(fmt::format("{}\r\nContent-Length: 16\r\n", line), kBody + kHidden); }
+std::string WithLine(std::string_view line) {
+  return Post(fmt::format("{}\r\nContent-Length: 16\r\n", line), kBody + kHidden);
+}
 std::string Coded(std::string_view coding) {
   return Post(fmt::format("Transfer-Encoding:{}\r\n", coding), "10\r\n" + kBody + "\r\n0\r\n\r\n" + kHidden);
 }
@@ -52,7 +54,8 @@ std::vector<std::pair<std::string, std::string>> Corpus() {
       {"chunked with a comma", Coded(" chunked,")},
       {"chunked with a parameter", Coded(" chunked;q=1")},
       {"a quoted coding", Coded(" \"chunked\"")},
-      {"a coding after a vertical tab", Coded(" \x0b" "chunked")},
+      {"a coding after a vertical tab", Coded(" \x0b"
+                                              "chunked")},
       {"a coding with a soft hyphen", Coded(" chunked\xc2\xad")},
       {"chunked twice", Post("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", whole)},
       {"chunked and gzip lines", Post("Transfer-Encoding: chunked\r\nTransfer-Encoding: gzip\r\n", whole)},
@@ -95,9 +98,11 @@ std::vector<std::pair<std::string, std::string>> Corpus() {
       {"a chunk with no end of line", Chunked("10\r\n" + kBody + "0\r\n\r\n")},
       {"a chunk longer than said", Chunked("5\r\n" + kBody + "\r\n0\r\n\r\n")},
       {"a chunk extension of 1 MB", Chunked("10;x=" + std::string(1'000'000, 'a') + "\r\n" + kBody + "\r\n0\r\n\r\n")},
-      {"extensions of 1 MB together", Chunked(Repeated("1;x=" + std::string(900, 'a') + "\r\n \r\n", 1100) + "0\r\n\r\n")},
+      {"extensions of 1 MB together",
+       Chunked(Repeated("1;x=" + std::string(900, 'a') + "\r\n \r\n", 1100) + "0\r\n\r\n")},
       {"a million tiny chunks", Chunked(Repeated("1\r\n \r\n", 1'000'000) + "0\r\n\r\n")},
-      {"a body of chunks beyond the limit", Chunked(Repeated("100000\r\n" + std::string(1 << 20, 'x') + "\r\n", 40) + "0\r\n\r\n")},
+      {"a body of chunks beyond the limit",
+       Chunked(Repeated("100000\r\n" + std::string(1 << 20, 'x') + "\r\n", 40) + "0\r\n\r\n")},
       {"a trailer that says a length", Chunked("10\r\n" + kBody + "\r\n0\r\nContent-Length: 5\r\n\r\n")},
       {"a trailer without colon", Chunked("10\r\n" + kBody + "\r\n0\r\nnonsense\r\n\r\n")},
       {"a trailer that is folded", Chunked("10\r\n" + kBody + "\r\n0\r\nA: b\r\n c\r\n\r\n")},
@@ -226,10 +231,14 @@ TEST(HttpCorpus, OddButCorrectRequestsAreServed) {
   const std::vector<std::tuple<std::string, std::string, std::string>> cases = {
       {"chunked", Post("Transfer-Encoding: chunked\r\n" + close, "5\r\n01234\r\n5\r\n56789\r\n0\r\n\r\n"), ten},
       {"Chunked", Post("transfer-encoding: Chunked\r\n" + close, "a\r\n0123456789\r\n0\r\n\r\n"), ten},
-      {"CHUNKED with blanks", Post("TRANSFER-ENCODING: \t CHUNKED \t\r\n" + close, "A\r\n0123456789\r\n0\r\n\r\n"), ten},
+      {"CHUNKED with blanks", Post("TRANSFER-ENCODING: \t CHUNKED \t\r\n" + close, "A\r\n0123456789\r\n0\r\n\r\n"),
+       ten},
       {"leading zeros", Post("Transfer-Encoding: chunked\r\n" + close, "000a\r\n0123456789\r\n000\r\n\r\n"), ten},
-      {"extensions", Post("Transfer-Encoding: chunked\r\n" + close, "5;a=b;c\r\n01234\r\n5;d=\"e \\\" f\"\r\n56789\r\n0;z\r\n\r\n"), ten},
-      {"trailers", Post("Transfer-Encoding: chunked\r\n" + close, "a\r\n0123456789\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n"), ten},
+      {"extensions",
+       Post("Transfer-Encoding: chunked\r\n" + close, "5;a=b;c\r\n01234\r\n5;d=\"e \\\" f\"\r\n56789\r\n0;z\r\n\r\n"),
+       ten},
+      {"trailers",
+       Post("Transfer-Encoding: chunked\r\n" + close, "a\r\n0123456789\r\n0\r\nX-Sum: 1\r\nX-More: 2\r\n\r\n"), ten},
       {"an empty chunked body", Post("Transfer-Encoding: chunked\r\n" + close, "0\r\n\r\n"), ""},
       {"a length of zero", Post("Content-Length: 0\r\n" + close, ""), ""},
       {"a length with zeros", Post("Content-Length: 0010\r\n" + close, ten), ten},
@@ -245,9 +254,11 @@ TEST(HttpCorpus, OddButCorrectRequestsAreServed) {
       {"an id with slashes", "GET /v1/models/a%2Fb/c HTTP/1.1\r\nHost: localhost\r\n" + close + "\r\n", "a/b/c"},
       {"a Host with a port", "GET /live HTTP/1.1\r\nHost: LOCALHOST:1\r\n" + close + "\r\n", "live"},
       {"an IPv6 Host", "GET /live HTTP/1.1\r\nHost: [::1]:8000\r\n" + close + "\r\n", "live"},
-      {"a GET with a body", "GET /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n" + close + "\r\n" + ten, "live"},
+      {"a GET with a body", "GET /live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n" + close + "\r\n" + ten,
+       "live"},
       {"HTTP/1.0", "GET /live HTTP/1.0\r\n\r\n", "live"},
-      {"an upgrade that we do not make", "GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", "live"},
+      {"an upgrade that we do not make",
+       "GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", "live"},
   };
   for (const auto& [name, bytes, wanted] : cases) {
     for (const bool by_bytes : {false, true}) {

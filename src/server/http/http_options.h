@@ -38,21 +38,21 @@ struct AnswerNote {
   const HttpRequest* request;  // null when the request could not be read
   std::string_view route;      // the path as the route has it ("/v1/models/{id}"); empty when none was found
   int status;
-  bool cut;  // the client left, or was cut, before the answer's end
+  bool cut;                           // the client left, or was cut, before the answer's end
   std::chrono::nanoseconds duration;  // since the request's first byte
 };
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // an address, or a name of this machine
-  int port = 8000;                 // 0: a free one
-  std::string tls_cert, tls_key;   // files in PEM; both or none
-  std::string api_key_file;        // see ApiKeys for its lines
-  std::string api_keys;            // the same lines as text, from the environment
+  std::string host = "127.0.0.1";            // an address, or a name of this machine
+  int port = 8000;                           // 0: a free one
+  std::string tls_cert, tls_key;             // files in PEM; both or none
+  std::string api_key_file;                  // see ApiKeys for its lines
+  std::string api_keys;                      // the same lines as text, from the environment
   std::vector<std::string> allowed_hosts;    // names beside the own ones
   std::vector<std::string> allowed_origins;  // "https://chat.example", pages that may ask
   HttpLimits limits;
-  std::function<void(LogLevel, std::string_view)> log;      // any thread; may be empty
-  std::function<void(const AnswerNote&)> on_answer;         // I/O thread; may be empty
+  std::function<void(LogLevel, std::string_view)> log;  // any thread; may be empty
+  std::function<void(const AnswerNote&)> on_answer;     // I/O thread; may be empty
 };
 
 }  // namespace skein::server

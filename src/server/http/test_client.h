@@ -4,7 +4,11 @@
 // meets. TestServer is an HttpServer on a free port of loopback with the routes that most tests want.
 #pragma once
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -88,7 +92,10 @@ class TestClient {
   static std::vector<int> StatusesIn(std::string_view text) {
     std::vector<int> codes;
     for (std::size_t at = text.find("HTTP/1."); at != std::string_view::npos; at = text.find("HTTP/1.", at + 1)) {
-      if (at == 0 || text[at - 1] == '\n' || text[at - 1] == '}') codes.push_back(std::stoi(std::string(text.substr(at + 9, 3))));
+      const std::string_view code = text.substr(std::min(at + 8, text.size()), 5);  // " 200 "
+      const auto digit = [&](std::size_t k) { return code[k] >= '0' && code[k] <= '9'; };
+      if (code.size() < 5 || code[0] != ' ' || code[4] != ' ' || !digit(1) || !digit(2) || !digit(3)) continue;
+      codes.push_back(std::stoi(std::string(code.substr(1, 3))));
     }
     return codes;
   }
@@ -126,9 +133,11 @@ inline Router TestRoutes() {
   };
   Router router;
   router.Add(Route("GET", "/live", Scope::kOpen, [text](auto exchange) { exchange->Respond(text("live")); }));
-  router.Add(Route("POST", "/echo", Scope::kUser, [text](auto exchange) { exchange->Respond(text(exchange->request().body)); }));
+  router.Add(Route("POST", "/echo", Scope::kUser,
+                   [text](auto exchange) { exchange->Respond(text(exchange->request().body)); }));
   router.Add(Route("GET", "/v1/models", Scope::kUser, [text](auto exchange) { exchange->Respond(text("models")); }));
-  router.Add(Route("GET", "/v1/models/{id}", Scope::kUser, [text](auto exchange) { exchange->Respond(text(exchange->request().rest)); }));
+  router.Add(Route("GET", "/v1/models/{id}", Scope::kUser,
+                   [text](auto exchange) { exchange->Respond(text(exchange->request().rest)); }));
   router.Add(Route("POST", "/admin", Scope::kAdmin, [text](auto exchange) { exchange->Respond(text("admin")); }));
   return router;
 }

@@ -24,8 +24,8 @@ Result<TlsContext> LoadTlsContext(const std::string& cert, const std::string& ke
   if (context == nullptr) return InternalError("TLS could not be set up");
   SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE);
-  SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                                      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  SSL_CTX_set_mode(context.get(),
+                   SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
   // Resumption by tickets needs no memory here; a cache of sessions would.
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   ERR_clear_error();
@@ -86,15 +86,10 @@ Io Transport::FromTls(int result) {
   wants_write_ = false;
   if (result > 0) return {Io::Kind::kDone, static_cast<std::size_t>(result)};
   switch (SSL_get_error(ssl_.get(), result)) {
-    case SSL_ERROR_WANT_READ:
-      return {Io::Kind::kAgain};
-    case SSL_ERROR_WANT_WRITE:
-      wants_write_ = true;
-      return {Io::Kind::kAgain};
-    case SSL_ERROR_ZERO_RETURN:
-      return {Io::Kind::kEof};
-    default:
-      return {Io::Kind::kError};
+    case SSL_ERROR_WANT_READ: return {Io::Kind::kAgain};
+    case SSL_ERROR_WANT_WRITE: wants_write_ = true; return {Io::Kind::kAgain};
+    case SSL_ERROR_ZERO_RETURN: return {Io::Kind::kEof};
+    default: return {Io::Kind::kError};
   }
 }
 
