@@ -56,6 +56,7 @@ bool Engine::StepOnce() {
 
 void Engine::TakeArrivals() {
   inbox_.TakeAll(arrivals_, cancels_);
+  const std::int64_t now_ns = arrivals_.empty() ? 0 : clock_.NowNs();
   for (Arrival& arrival : arrivals_) {
     const SequenceId sequence{++last_sequence_};
     arrival.state.sequence = sequence;
@@ -65,8 +66,11 @@ void Engine::TakeArrivals() {
                                        .prompt_tokens = arrival.state.prompt_tokens,
                                        .sink = std::move(arrival.sink),
                                        .submitted_ns = arrival.submitted_ns});
-    const Status added = scheduler_.Add(std::move(arrival.state), arrival.submitted_ns);
-    SKEIN_CHECK(added.ok());  // Submit asked the scheduler already
+    const Status added = scheduler_.Add(std::move(arrival.state), now_ns);
+    if (!added.ok()) {
+      SKEIN_CHECK(added.code() == Code::kUnavailable);  // for the rest Submit has asked the scheduler already
+      End(sequence, {.reason = FinishReason::kError, .error = std::string(added.message()), .refused = true});
+    }
   }
   arrivals_.clear();
   for (const RequestId request : cancels_) {
@@ -110,7 +114,8 @@ void Engine::PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns) {
                            .epoch = live.epoch,
                            .first_position = event.first_position,
                            .scores = std::move(event.scores),
-                           .logits = std::move(event.logits)});
+                           .logits = std::move(event.logits),
+                           .hidden = std::move(event.hidden)});
       return;
     case Kind::kToken:
       if (live.first_token_ns < 0) live.first_token_ns = now_ns;
@@ -118,29 +123,37 @@ void Engine::PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns) {
       live.sink->OnToken(
           {.request = live.request, .epoch = live.epoch, .index = event.index, .token = std::move(event.token)});
       return;
-    case Kind::kFinished: {
-      const Live ended = std::move(live);
-      live_.erase(found);
-      sequence_of_.erase(ended.request.value);
-      inbox_.Forget(ended.request);  // before the sink hears of it, so that it may submit the request again
-      const auto since_submit = [&](std::int64_t at_ns) { return at_ns < 0 ? 0 : at_ns - ended.submitted_ns; };
-      ended.sink->OnFinished({.request = ended.request,
-                              .epoch = ended.epoch,
-                              .reason = event.reason,
-                              .error = std::move(event.error),
-                              .prompt_tokens = ended.prompt_tokens,
-                              .cached_tokens = event.cached,
-                              .generated_tokens = event.generated,
-                              .queued_ns = since_submit(ended.first_step_ns < 0 ? now_ns : ended.first_step_ns),
-                              .first_token_ns = since_submit(ended.first_token_ns),
-                              .total_ns = since_submit(now_ns)});
+    case Kind::kFinished:
+      End(event.sequence, {.reason = event.reason,
+                           .error = std::move(event.error),
+                           .cached_tokens = event.cached,
+                           .generated_tokens = event.generated});
       return;
-    }
   }
+}
+
+// The last event of a sequence; what the engine itself knows is filled in here.
+void Engine::End(SequenceId sequence, FinishedEvent event) {
+  const auto found = live_.find(sequence.value);
+  SKEIN_CHECK(found != live_.end());
+  const Live ended = std::move(found->second);
+  live_.erase(found);
+  sequence_of_.erase(ended.request.value);
+  inbox_.Forget(ended.request);  // before the sink hears of it, so that it may submit the request again
+  const std::int64_t now_ns = clock_.NowNs();
+  const auto since_submit = [&](std::int64_t at_ns) { return at_ns < 0 ? 0 : at_ns - ended.submitted_ns; };
+  event.request = ended.request;
+  event.epoch = ended.epoch;
+  event.prompt_tokens = ended.prompt_tokens;
+  event.queued_ns = since_submit(ended.first_step_ns < 0 ? now_ns : ended.first_step_ns);
+  event.first_token_ns = since_submit(ended.first_token_ns);
+  event.total_ns = since_submit(now_ns);
+  ended.sink->OnFinished(std::move(event));
 }
 
 void Engine::PublishStats() {
   counts_.preemptions = scheduler_.counts().preemptions;
+  counts_.refusals = scheduler_.counts().refusals;
   counts_.prefix_queries = scheduler_.counts().prefix_queries;
   counts_.prefix_hits = scheduler_.counts().prefix_hits;
   counts_.paused = static_cast<std::uint32_t>(scheduler_.paused_count());

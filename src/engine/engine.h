@@ -85,6 +85,7 @@ class Engine final : public EngineClient {
   void NoteFirstSteps(const scheduler::StepPlan& plan, std::int64_t now_ns);
   void Publish();
   void PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns);
+  void End(SequenceId sequence, FinishedEvent event);
   void PublishStats();
   void EndEverything();
 

@@ -64,6 +64,7 @@ struct PromptEvent {
   std::int32_t first_position = 0;
   std::vector<scheduler::ScoredToken> scores = {};
   std::vector<float> logits = {};
+  std::vector<float> hidden = {};  // pooled: the final hidden state at first_position, the prompt's last
   friend bool operator==(const PromptEvent&, const PromptEvent&) = default;
 };
 struct FinishedEvent {
@@ -71,6 +72,7 @@ struct FinishedEvent {
   std::uint32_t epoch = 0;
   FinishReason reason = FinishReason::kNone;
   std::string error = {};                    // with kError
+  bool refused = false;                      // with kError: nothing was computed, since it could not make its deadline
   std::int32_t prompt_tokens = 0;
   std::int32_t cached_tokens = 0;       // of the prompt, found computed already
   std::int32_t generated_tokens = 0;
@@ -95,6 +97,7 @@ struct EngineStats {
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
   std::uint64_t preemptions = 0;
+  std::uint64_t refusals = 0;            // for a deadline that could not be made
   std::uint32_t running = 0;
   std::uint32_t waiting = 0;
   std::uint32_t paused = 0;              // of running and waiting: their sinks have no room

@@ -17,7 +17,7 @@ template <class Wire, Same<RequestSpec> T>
 void Fields(Wire& wire, T& value) {
   wire(value.request, value.epoch, value.tokens, value.prompt_tokens, value.max_tokens, value.min_tokens, value.choice,
        value.sampling, value.stop_tokens, value.ignore_stop_tokens, value.top_logprobs, value.logprobs);
-  wire.Enum(value.prompt_output, PromptOutput::kLogits);
+  wire.Enum(value.prompt_output, PromptOutput::kPooled);
   wire(value.priority, value.deadline_ns, value.tenant, value.cache_salt);
 }
 
@@ -31,14 +31,14 @@ void Fields(Wire& /*wire*/, T& /*value*/) {}
 
 template <class Wire, Same<EngineStats> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.steps, value.prompt_tokens, value.generated_tokens, value.preemptions, value.running, value.waiting,
+  wire(value.steps, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
        value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
        value.prefix_queries, value.prefix_hits);
 }
 
 template <class Wire, Same<PromptEvent> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.request, value.epoch, value.first_position, value.scores, value.logits);
+  wire(value.request, value.epoch, value.first_position, value.scores, value.logits, value.hidden);
 }
 
 template <class Wire, Same<TokenEvent> T>
@@ -50,7 +50,7 @@ template <class Wire, Same<FinishedEvent> T>
 void Fields(Wire& wire, T& value) {
   wire(value.request, value.epoch);
   wire.Enum(value.reason, FinishReason::kError);
-  wire(value.error, value.prompt_tokens, value.cached_tokens, value.generated_tokens, value.queued_ns,
+  wire(value.error, value.refused, value.prompt_tokens, value.cached_tokens, value.generated_tokens, value.queued_ns,
        value.first_token_ns, value.total_ns);
 }
 

@@ -13,6 +13,8 @@
 namespace skein::engine {
 namespace {
 
+constexpr TokenId kHiddenSize = 8;  // of what stands for a hidden state
+
 using scheduler::Output;
 using scheduler::PlanRow;
 using scheduler::ScoredToken;
@@ -88,6 +90,7 @@ scheduler::RowResult& SimulatedExecutor::NextRow(scheduler::StepResult& result) 
   spare_rows_.pop_back();
   row.scored.clear();
   row.logits.clear();
+  row.hidden.clear();
   return row;
 }
 
@@ -109,6 +112,7 @@ std::string SimulatedExecutor::Apply(const scheduler::StepPlan& plan) {
     const auto [place, is_new] = sequences_.try_emplace(start.sequence.value);
     if (!is_new) return fmt::format("sequence {} starts twice", start.sequence.value);
     place->second.start = start;
+    place->second.blocks.reserve(static_cast<std::size_t>(limits_.context / limits_.block_tokens) + 1);
   }
   for (const scheduler::BlockTableChange& change : plan.changes) {
     if (std::string error = ChangeTable(change); !error.empty()) return error;
@@ -196,6 +200,9 @@ std::string SimulatedExecutor::Compute(const scheduler::StepPlan& plan, schedule
       }
     }
     if (row.output == Output::kSample) into->scored.push_back(Sampled(sequence, hash, row));
+    if (row.output == Output::kPooled) {
+      for (TokenId i = 0; i < kHiddenSize; ++i) into->hidden.push_back(Score(hash, i));
+    }
   }
   return "";
 }

@@ -133,6 +133,7 @@ class Simulation {
     request.tenant = std::string(1, static_cast<char>('a' + Between(0, 2)));
     request.cache_salt = Between(0, 3) == 0 ? "salt" : "";
     request.priority = Between(-2, 2);
+    if (Between(0, 9) == 0) request.deadline_ns = clock_.NowNs() + Between(1, 3000) * 1'000'000LL;
     request.max_tokens = Between(0, 3) == 0 ? 0 : Between(1, 100);
     request.min_tokens = Between(0, 10);
     request.choice = Between(0, 2);
@@ -193,6 +194,9 @@ class Simulation {
       const std::vector<TokenId>& tokens = ask.sink->tokens;
       if (end.reason == FinishReason::kCancelled) {
         EXPECT_TRUE(ask.cancelled);
+      } else if (ask.request.deadline_ns != 0 && end.error.find("deadline") != std::string::npos) {
+        EXPECT_EQ(end.reason, FinishReason::kError);
+        EXPECT_TRUE(end.refused || clock_.NowNs() >= ask.request.deadline_ns);
       } else if (end.reason == FinishReason::kError) {
         EXPECT_TRUE(fails_) << end.error;
         EXPECT_EQ(end.error, "on purpose");

@@ -8,17 +8,9 @@
 
 #include "base/check.h"
 #include "scheduler/sequence.h"
+#include "scheduler/step_budget.h"
 
 namespace skein::scheduler {
-namespace {
-
-// While answers run, a step may take so many times as long as they alone would.
-constexpr double kAnswerShare = 4;
-// What prompts get of such a step: whole multiples of this, or the least when even one is too dear.
-constexpr std::int64_t kChunkTokens = 64, kChunkTokensMin = 16;
-
-}  // namespace
-
 const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
   SKEIN_CHECK(!in_flight_);
   Recycle();
@@ -31,6 +23,7 @@ const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
   MakeWay();
   PlanAnswers();
   CutPrompts();
+  Sort(waiting_);  // some may have given way
   PlanPrompts();
   std::erase_if(running_, [](const Sequence* sequence) { return !sequence->running; });  // those that gave way
   std::erase_if(waiting_, [](const Sequence* sequence) { return sequence->running; });
@@ -90,8 +83,6 @@ void Scheduler::PlanAnswers() {
 // Leaves as many tokens for prompts as keep the step short enough for the answers in it.
 void Scheduler::CutPrompts() {
   if (limits_.step_target_ns == 0 || plan_.rows.empty()) return;
-  const StepShape answers = ShapeOf(plan_);
-  const double target = std::max(kAnswerShare * cost_.Predict(answers), static_cast<double>(limits_.step_target_ns));
   // The first prompt that goes on says how deep in its context a chunk is; others are as dear or cheaper.
   std::int64_t position = 0;
   for (const Sequence* sequence : running_) {
@@ -99,21 +90,8 @@ void Scheduler::CutPrompts() {
     position = sequence->computed;
     break;
   }
-  const auto fits = [&](std::int64_t tokens) {
-    StepShape shape = answers;
-    shape.tokens += tokens;
-    shape.rows += 1;
-    shape.keys += position + tokens;
-    shape.pairs += tokens * position + tokens * (tokens + 1) / 2;
-    return cost_.Predict(shape) <= target;
-  };
-  std::int64_t low = 0, high = tokens_left_ / kChunkTokens;  // the most chunks that fit lie in [low, high]
-  while (low < high) {
-    const std::int64_t middle = (low + high + 1) / 2;
-    fits(middle * kChunkTokens) ? low = middle : high = middle - 1;
-  }
-  const std::int64_t tokens = low > 0 ? low * kChunkTokens : kChunkTokensMin;
-  tokens_left_ = static_cast<std::int32_t>(std::min<std::int64_t>(tokens_left_, tokens));
+  tokens_left_ = static_cast<std::int32_t>(
+      PromptBudget(cost_, ShapeOf(plan_), position, tokens_left_, limits_.step_target_ns));
 }
 
 // Chunks of prompts and replays, those that run and those that wait as one list in the policy's order.
@@ -127,7 +105,6 @@ void Scheduler::PlanPrompts() {
       Sequence* each = running_[next_running];
       if (each->running && !each->paused && !each->planned) running = each;
     }
-    // Those that gave way in this plan were appended; they may come in again where they now stand.
     while (admits && next_waiting < waiting_.size()) {
       Sequence* waiting = waiting_[next_waiting];
       if (running != nullptr && policy_.IsBefore(running->candidate, waiting->candidate)) break;

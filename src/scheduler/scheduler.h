@@ -63,6 +63,7 @@ struct SchedulerCounts {
   std::uint64_t preemptions = 0;
   std::uint64_t prefix_queries = 0;  // tokens that were looked up in the prefix index at first admission
   std::uint64_t prefix_hits = 0;     // and of these, found
+  std::uint64_t refusals = 0;        // by Add, for a deadline
   std::uint64_t prefix_waits = 0;    // steps in which a sequence waited for its prefix
   friend bool operator==(const SchedulerCounts&, const SchedulerCounts&) = default;
 };
@@ -76,6 +77,7 @@ struct SchedulerEvent {
   ScoredToken token;                  // kToken
   std::vector<ScoredToken> scores;    // kPrompt
   std::vector<float> logits;          // kPrompt: [positions, vocabulary]
+  std::vector<float> hidden;          // kPrompt: the pooled vector
   FinishReason reason = FinishReason::kNone;  // kFinished
   std::string error;                  // kFinished with kError
   std::int32_t generated = 0;         // kFinished: tokens generated in all
@@ -92,7 +94,8 @@ class Scheduler {
   std::int32_t capacity() const { return capacity_; }
   // What Add would say. Const and without state, so that any thread may ask.
   Status Check(const SequenceState& state) const;
-  // Errors: kInvalidArgument, kLimit (with both numbers). Requires: the id is new.
+  // Errors: kInvalidArgument, kLimit (with both numbers), kUnavailable when the policy refuses what would miss its deadline
+  // or make another one miss its own. Requires: the id is new.
   Status Add(SequenceState state, std::int64_t now_ns);
   // Ends it with kCancelled; nothing when it is unknown. During a step: once the step is committed.
   void Cancel(SequenceId sequence);
@@ -159,6 +162,9 @@ class Scheduler {
   bool WaitsForPrefix(Sequence& sequence) const;
   void ExtendHashes(Sequence& sequence) const;
   void IndexComputed(Sequence& sequence);
+
+  // scheduler_deadline.cc
+  Status CheckDeadline(Sequence& newcomer, std::int64_t now_ns);
 
   // scheduler_rows.cc
   Chunk NextChunk(const Sequence& sequence) const;

@@ -97,6 +97,9 @@ Status Scheduler::Check(const SequenceState& state) const {
   if (state.max_tokens < 0) {
     return InvalidArgument(fmt::format("max_tokens is {}, expected 0 or more", state.max_tokens), "max_tokens");
   }
+  if (state.prompt_output == PromptOutput::kPooled && state.max_tokens > 0) {
+    return InvalidArgument("an embedding goes with max_tokens 0: it is of the prompt alone", "max_tokens");
+  }
   if (state.generated() < state.max_tokens && size >= capacity_) {
     return LimitExceeded(
         fmt::format("prompt has {} tokens and leaves no room for an answer, limit is {}; raise --context", size,
@@ -126,6 +129,12 @@ Status Scheduler::Add(SequenceState state, std::int64_t now_ns) {
                          .tokens = sequence->size(),
                          .tokens_left = std::max(kept.max_tokens - kept.generated(), 0)};
   if (index_ != nullptr) sequence->root = index_->RootOf(kept.tenant, kept.cache_salt, /*adapter=*/0);
+  if (policy_.RefusesLate()) {
+    if (const Status status = CheckDeadline(*sequence, now_ns); !status.ok()) {
+      ++counts_.refusals;
+      return status;
+    }
+  }
   sequence->tenant = &tenants_.Join(kept.tenant);
   has_deadlines_ = has_deadlines_ || kept.deadline_ns != 0;
   waiting_.push_back(sequence.get());
@@ -245,6 +254,9 @@ std::string Scheduler::WhyUnfit(const StepPlan& plan, const StepResult& result) 
     const std::size_t scored = row.output == Output::kSample ? 1 : row.output == Output::kScore ? row.tokens.size() : 0;
     const std::size_t logits =
         row.output == Output::kLogits ? row.tokens.size() * static_cast<std::size_t>(limits_.vocabulary) : 0;
+    if (got.hidden.empty() != (row.output != Output::kPooled)) {
+      return fmt::format("row {} of the step's result has a vector of {} numbers", i, got.hidden.size());
+    }
     if (got.scored.size() != scored || got.logits.size() != logits) {
       return fmt::format("row {} of the step's result has {} tokens and {} logits, expected {} and {}", i,
                          got.scored.size(), got.logits.size(), scored, logits);
@@ -272,6 +284,13 @@ void Scheduler::CommitRow(Sequence& sequence, const PlanRow& row, RowResult* res
     sequence.reported = sequence.computed;
     // The last position's logits are reported and still to be sampled from: it is computed once more.
     if (!sequence.reports() && sequence.computed == sequence.size() && sequence.generates()) --sequence.computed;
+  }
+  if (row.output == Output::kPooled) {
+    SchedulerEvent& event = events_.emplace_back();
+    event.kind = SchedulerEvent::Kind::kPrompt;
+    event.sequence = row.sequence;
+    event.first_position = row.first_position + static_cast<std::int32_t>(row.tokens.size()) - 1;
+    event.hidden = std::move(result->hidden);
   }
   IndexComputed(sequence);
   if (row.output == Output::kSample) {

@@ -22,11 +22,12 @@ Scheduler::Chunk Scheduler::NextChunk(const Sequence& sequence) const {
     return {.count = std::min(sequence.reported - first, tokens_left_)};
   }
   Chunk chunk{.count = std::min(sequence.size() - first, tokens_left_)};
-  if (first + chunk.count == sequence.size() && sequence.generates()) {
+  const bool pools = sequence.state.prompt_output == PromptOutput::kPooled;
+  if (first + chunk.count == sequence.size() && (sequence.generates() || pools)) {
     if (outputs_left_ == 0) {
       --chunk.count;  // the last token waits for an output place
     } else {
-      chunk.output = Output::kSample;
+      chunk.output = pools ? Output::kPooled : Output::kSample;
     }
   }
   return chunk;
@@ -65,7 +66,7 @@ void Scheduler::AddRow(Sequence& sequence, Chunk chunk) {
   if (chunk.output == Output::kScore || chunk.output == Output::kSample) row.top = sequence.state.top_logprobs;
   if (chunk.output == Output::kSample) row.logprob = sequence.state.logprobs || row.top > 0;
   tokens_left_ -= chunk.count;
-  if (chunk.output == Output::kSample) outputs_left_ -= 1;
+  if (chunk.output == Output::kSample || chunk.output == Output::kPooled) outputs_left_ -= 1;
   if (chunk.output == Output::kScore || chunk.output == Output::kLogits) outputs_left_ -= chunk.count;
 }
 

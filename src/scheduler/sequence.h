@@ -42,6 +42,7 @@ struct Scheduler::Sequence {
     switch (state.prompt_output) {
       case PromptOutput::kScores: return state.prompt_tokens - 1;
       case PromptOutput::kLogits: return state.prompt_tokens;
+      case PromptOutput::kPooled:
       case PromptOutput::kNone: break;
     }
     return 0;
@@ -50,8 +51,10 @@ struct Scheduler::Sequence {
   bool generates() const { return state.generated() < state.max_tokens; }
   // Only the last token is missing: it is an answer that goes on.
   bool answers() const { return size() - computed == 1 && !reports(); }
-  // Whoever wants something of the prompt's positions computes them afresh.
-  bool reads_prefixes() const { return state.prompt_output == PromptOutput::kNone; }
+  // Whoever wants something of every position of the prompt computes them afresh.
+  bool reads_prefixes() const {
+    return state.prompt_output == PromptOutput::kNone || state.prompt_output == PromptOutput::kPooled;
+  }
 };
 
 }  // namespace skein::scheduler

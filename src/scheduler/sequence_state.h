@@ -14,8 +14,13 @@
 
 namespace skein::scheduler {
 
-// What is wanted of every position of the prompt, besides filling the KV cache.
-enum class PromptOutput : std::uint8_t { kNone, kScores, kLogits };
+// What is wanted of the prompt, besides filling the KV cache.
+enum class PromptOutput : std::uint8_t {
+  kNone,
+  kScores,
+  kLogits,
+  kPooled,  // one vector for the prompt: an embedding
+};
 
 enum class FinishReason : std::uint8_t { kNone, kStop, kLength, kCancelled, kError };
 

@@ -23,7 +23,7 @@ template <class Wire, Same<SequenceState> T>
 void Fields(Wire& wire, T& value) {
   wire(value.sequence, value.tokens, value.prompt_tokens, value.max_tokens, value.min_tokens, value.choice,
        value.sampling, value.stop_tokens, value.ignore_stop_tokens, value.logprobs, value.top_logprobs);
-  wire.Enum(value.prompt_output, PromptOutput::kLogits);
+  wire.Enum(value.prompt_output, PromptOutput::kPooled);
   wire(value.priority, value.deadline_ns, value.tenant, value.cache_salt);
 }
 
@@ -82,7 +82,7 @@ void Fields(Wire& wire, T& value) {
 
 template <class Wire, Same<RowResult> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.row, value.scored, value.logits);
+  wire(value.row, value.scored, value.logits, value.hidden);
 }
 
 template <class Wire, Same<StepResult> T>

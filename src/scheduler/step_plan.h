@@ -34,7 +34,7 @@ enum class Output : std::uint8_t {
   kScore,    // for every position of the row: the log-probability of `targets[i]` (prompt log-probabilities, perplexity)
   kLogits,   // for every position of the row: all logits
   kHidden,   // for every position of the row: the hidden state before the head (room; not computed yet)
-  kPooled,   // one vector for the sequence (room; not computed yet)
+  kPooled,   // one vector for the sequence: the hidden state before the head at the row's last position
 };
 
 struct PlanRow {
@@ -119,6 +119,7 @@ struct RowResult {
   std::int32_t row = 0;
   std::vector<ScoredToken> scored = {};  // kSample: one; kScore: one per position
   std::vector<float> logits = {};        // kLogits: [positions, vocabulary]
+  std::vector<float> hidden = {};        // kPooled: [hidden size]
   friend bool operator==(const RowResult&, const RowResult&) = default;
 };
 

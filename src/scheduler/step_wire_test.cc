@@ -50,7 +50,7 @@ StepResult FullResult() {
   StepResult result;
   result.step = {77};
   result.rows.push_back({.row = 0, .scored = {{.token = 4, .logprob = -0.5f, .top = {{4, -0.5f}, {1, -2.0f}}}}});
-  result.rows.push_back({.row = 2, .logits = {1.0f, -0.0f, 3e-45f}});
+  result.rows.push_back({.row = 2, .logits = {1.0f, -0.0f, 3e-45f}, .hidden = {0.5f}});
   result.compute_ns = 123456789;
   result.error = "a rank is gone";
   return result;
@@ -70,7 +70,7 @@ TEST(StepWireTest, PlansResultsAndSequencesRoundTrip) {
   state.ignore_stop_tokens = true;
   state.logprobs = true;
   state.top_logprobs = 4;
-  state.prompt_output = PromptOutput::kLogits;
+  state.prompt_output = PromptOutput::kPooled;
   state.priority = -2;
   state.deadline_ns = 55;
   state.tenant = "tenant";

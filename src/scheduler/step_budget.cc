@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "scheduler/step_budget.h"
+
+#include <algorithm>
+
+namespace skein::scheduler {
+namespace {
+
+constexpr double kAnswerShare = 4;
+constexpr std::int64_t kChunkTokens = 64, kChunkTokensMin = 16;
+
+}  // namespace
+
+StepShape WithChunk(StepShape answers, std::int64_t position, std::int64_t tokens) {
+  answers.tokens += tokens;
+  answers.rows += 1;
+  answers.keys += position + tokens;
+  answers.pairs += tokens * position + tokens * (tokens + 1) / 2;
+  return answers;
+}
+
+std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::int64_t position, std::int64_t tokens,
+                          std::int64_t target_ns) {
+  if (target_ns == 0 || answers.rows == 0) return tokens;
+  const double target = std::max(kAnswerShare * cost.Predict(answers), static_cast<double>(target_ns));
+  std::int64_t low = 0, high = tokens / kChunkTokens;  // the most chunks that fit lie in [low, high]
+  while (low < high) {
+    const std::int64_t middle = (low + high + 1) / 2;
+    if (cost.Predict(WithChunk(answers, position, middle * kChunkTokens)) <= target) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return std::min(tokens, low > 0 ? low * kChunkTokens : kChunkTokensMin);
+}
+
+}  // namespace skein::scheduler
