@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "server/openai/encode_within.h"
 #include "server/openai/messages.h"
 
 namespace skein::server {
@@ -84,6 +85,18 @@ std::optional<ApiError> ReadVariables(const Fields& fields, text::RenderInput& i
   return std::nullopt;
 }
 
+// Tokens of the first bytes of a prompt. Special tokens are found only in what the template wrote.
+std::vector<TokenId> EncodeBeginning(const text::RenderedPrompt& prompt, std::size_t bytes, bool add_special,
+                                     const text::Tokenizer& tokenizer) {
+  std::vector<text::TextPart> parts;
+  parts.reserve(prompt.spans.size());
+  for (const text::Span& span : prompt.spans) {
+    if (span.begin >= bytes) break;
+    parts.push_back({std::string_view(prompt.text).substr(span.begin, std::min(span.end, bytes) - span.begin), span.trusted});
+  }
+  return tokenizer.Encode(parts, add_special);
+}
+
 ApiError TemplateError(const Status& status) {
   // A variable of the client's that is the engine's is the only error that has a field.
   const std::string_view field = status.field().empty() ? "messages" : "chat_template_kwargs";
@@ -116,12 +129,8 @@ ApiResult<ChatPrompt> RenderChat(const Fields& fields, bool add_special, const M
   }
   ChatPrompt out;
   out.opens_reasoning = OpensReasoning(*prompt);
-  std::vector<text::TextPart> parts;
-  parts.reserve(prompt->spans.size());
-  for (const text::Span& span : prompt->spans) {
-    parts.push_back({std::string_view(prompt->text).substr(span.begin, span.end - span.begin), span.trusted});
-  }
-  out.tokens = card.tokenizer->Encode(parts, add_special);
+  const auto encode = [&](std::size_t bytes) { return EncodeBeginning(*prompt, bytes, add_special, *card.tokenizer); };
+  SKEIN_API_ASSIGN_OR_RETURN(out.tokens, EncodeWithin(prompt->text.size(), encode, "messages", card));
   out.text = std::move(prompt->text);
   if (out.tokens.empty()) return BadField("messages", "the model's chat template made an empty prompt of these messages");
   return out;

@@ -156,6 +156,16 @@ TEST_F(CompletionRequest, PromptsBeyondTheContextNameBothNumbers) {
   EXPECT_EQ(Refused("\"prompt\": " + ids + "]"), "prompt");
 }
 
+TEST_F(CompletionRequest, FarTooLongPromptsAreRefusedAfterTheirBeginning) {
+  // Tokenising 32 MB in one word takes seconds and a gigabyte, from anybody who can send a request.
+  const ApiResult<GenerationRequest> result = Parse("\"prompt\": \"" + std::string(8u << 20, 'x') + "\"");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, "context_length_exceeded");
+  EXPECT_NE(result.error().message.find("at least 65280 tokens, limit is 64"), std::string::npos) << result.error().message;
+  model_.card.context = 200'000;  // a beginning that fits is followed by the whole
+  EXPECT_EQ(Must("\"prompt\": \"" + std::string(199'000, 'x') + "\"").prompts[0].tokens.size(), 199'000u);
+}
+
 TEST_F(CompletionRequest, AnswersAreCutToWhatTheContextLeaves) {
   // Prompt and answer together never outgrow the blocks that a sequence may have.
   const auto left = [&](int prompt, const std::string& rest) {

@@ -197,8 +197,8 @@ FieldTable MakeTokenize() {
   FieldTable table{.route = "POST /tokenize", .about = "Turns text or a conversation into token ids.", .fields = {}};
   Append(table.fields, {
       Model(),
-      Sized("prompt", kText, 0, "the text"),
-      Sized("content", kText, 0, "another name of prompt"),
+      Sized("prompt", kText, kTokenizeBytesMax, "the text; special tokens written in it are taken as such"),
+      Sized("content", kText, kTokenizeBytesMax, "another name of prompt"),
       Sized("messages", kList, kMessagesMax, "a conversation instead of a text, as /v1/chat/completions takes it"),
       Flag("add_special_tokens", "true", "adds the model's begin token, where it wants one; of a conversation: false"),
       Flag("return_token_strs", "false", "the answer has token_strs, the text of each token"),
@@ -213,7 +213,7 @@ FieldTable MakeDetokenize() {
           .about = "Turns token ids into text, special tokens included.",
           .fields = {
               Model(),
-              Required(Sized("tokens", kList, 0, "token ids")),
+              Required(Sized("tokens", kList, kDetokenizeMax, "token ids")),
           }};
 }
 

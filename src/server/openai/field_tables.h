@@ -21,6 +21,8 @@ inline constexpr std::size_t kBiasesMax = 1024;           // members of logit_bi
 inline constexpr std::size_t kMessagesMax = 4096;
 inline constexpr std::size_t kPartsMax = 1024;            // of one message's content
 inline constexpr std::size_t kDocumentsMax = 1024;
+inline constexpr std::size_t kTokenizeBytesMax = 4u << 20;  // tokenising takes about 40 bytes for each at worst
+inline constexpr std::size_t kDetokenizeMax = 1u << 20;     // tokens
 
 const FieldTable& ChatFields();
 const FieldTable& CompletionFields();

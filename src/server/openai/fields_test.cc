@@ -190,7 +190,7 @@ TEST_F(FieldMatrix, CapsHoldBeforeAnythingIsCopied) {
   // A text, list or object without a cap is memory that a stranger chooses.
   for (const Endpoint& endpoint : Endpoints()) {
     for (const FieldSpec& spec : endpoint.table->fields) {
-      if (spec.use != FieldUse::kDone || spec.size_max == 0 || spec.name == "tokens") continue;
+      if (spec.use != FieldUse::kDone || spec.size_max == 0) continue;
       std::string large;
       if ((spec.types & kList) != 0) {
         for (std::size_t i = 0; i <= spec.size_max; ++i) large += i == 0 ? "[1" : ",1";

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "server/openai/encode_within.h"
 #include "server/openai/field_tables.h"
 #include "server/openai/fields.h"
 
@@ -23,17 +24,9 @@ ApiError WrongShape(std::string_view field, const json::value& found) {
   return BadField(field, fmt::format("{} is {}, found {}", field, kShapes, Shown(found)));
 }
 
-ApiError TooLong(std::size_t tokens, std::string_view field, const ModelCard& card) {
-  ApiError error = BadField(field, fmt::format("the prompt has {} tokens, limit is {}; shorten it or start the server "
-                                               "with a larger --context",
-                                               tokens, card.context));
-  error.code = "context_length_exceeded";
-  return error;
-}
-
 ApiResult<PromptTokens> ReadIds(const json::array& ids, const std::string& field, const PromptRules& rules,
                                 const ModelCard& card) {
-  if (ids.size() > static_cast<std::size_t>(card.context)) return TooLong(ids.size(), field, card);
+  if (ids.size() > static_cast<std::size_t>(card.context)) return PromptTooLong(ids.size(), /*at_least=*/false, field, card);
   PromptTokens prompt;
   SKEIN_API_ASSIGN_OR_RETURN(prompt.tokens, ReadTokenIds(ids, field, card));
   if (rules.decode_ids) prompt.text = card.tokenizer->Decode(prompt.tokens, /*skip_special=*/false);
@@ -43,22 +36,19 @@ ApiResult<PromptTokens> ReadIds(const json::array& ids, const std::string& field
 ApiResult<PromptTokens> ReadText(std::string_view text, const std::string& field, const PromptRules& rules,
                                  const ModelCard& card) {
   PromptTokens prompt;
-  prompt.text = text;
-  prompt.tokens = card.tokenizer->Encode(text, {.add_special = rules.add_special, .parse_special = rules.parse_special});
+  const text::EncodeOptions options{.add_special = rules.add_special, .parse_special = rules.parse_special};
+  const auto encode = [&](std::size_t bytes) { return card.tokenizer->Encode(text.substr(0, bytes), options); };
+  SKEIN_API_ASSIGN_OR_RETURN(prompt.tokens, EncodeWithin(text.size(), encode, field, card));
   if (prompt.tokens.empty()) {
     return BadField(field, fmt::format("{} is empty, and this model has no token to begin with; give it some text", field));
   }
+  prompt.text = text;
   return prompt;
 }
 
 ApiResult<PromptTokens> ReadOne(const json::value& value, const std::string& field, const PromptRules& rules,
                                 const ModelCard& card) {
-  ApiResult<PromptTokens> prompt = value.is_string() ? ReadText(TextOf(value), field, rules, card)
-                                                     : ReadIds(value.get_array(), field, rules, card);
-  if (prompt.ok() && prompt->tokens.size() > static_cast<std::size_t>(card.context)) {
-    return TooLong(prompt->tokens.size(), field, card);
-  }
-  return prompt;
+  return value.is_string() ? ReadText(TextOf(value), field, rules, card) : ReadIds(value.get_array(), field, rules, card);
 }
 
 }  // namespace
@@ -119,10 +109,10 @@ std::optional<ApiError> LimitToContext(PromptTokens& prompt, std::optional<std::
                                        const ModelCard& card) {
   const std::size_t used = prompt.tokens.size();
   const auto context = static_cast<std::size_t>(card.context);
-  if (used > context) return TooLong(used, field, card);
+  if (used > context) return PromptTooLong(used, /*at_least=*/false, field, card);
   const auto left = static_cast<std::int32_t>(context - used);
   if (left == 0 && wanted.value_or(1) > 0) {
-    ApiError error = TooLong(used, field, card);
+    ApiError error = PromptTooLong(used, /*at_least=*/false, field, card);
     error.message = fmt::format("the prompt has {} tokens, which leaves no room for an answer: limit is {} for both; "
                                 "shorten it or start the server with a larger --context",
                                 used, card.context);
