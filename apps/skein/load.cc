@@ -14,6 +14,12 @@ void NoteContext(const ModelInfo& info, int asked, const Context& context) {
     context.log().Write(LogLevel::kWarning, fmt::format("memory holds a context of {} tokens, the model was made for {}",
                                                         info.context, info.model_context));
   }
+  if (asked > info.model_context) {
+    context.log().Write(LogLevel::kWarning,
+                        fmt::format("a context of {} tokens is more than the {} that the model was made for; answers behind "
+                                    "those may make no sense",
+                                    asked, info.model_context));
+  }
   context.log().Write(LogLevel::kInfo,
                       fmt::format("{} loaded in {:.0f} ms: {} threads, kernels {}, arithmetic {}, KV {}, context {}",
                                   info.name, info.load_ms, info.threads, info.kernels, info.arithmetic, info.kv_dtype,

@@ -3,6 +3,7 @@
 // Times attention: milliseconds per layer for prompts of 512 and 2048 tokens and for one token at 1024 positions, and
 // the store of a prompt's keys and values. Shape and threads are arguments: attention_bench [heads kv_heads head_dim
 // threads]; the default is SmolLM2's 9 heads, 3 KV heads, 64 dimensions, on 2 threads. Best of several runs.
+// `attention_bench placement`: one token at 32K, with its quarters in order and anywhere.
 #include <fmt/format.h>
 #include <xmmintrin.h>
 
@@ -13,6 +14,7 @@
 #include <cstdlib>
 #include <functional>
 #include <random>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -81,17 +83,20 @@ class Workers {
 // Keys and values of several layers, so that a layer's are not in L2 when its turn comes again.
 class Layers {
  public:
-  Layers(const AttentionKernel& kernel, const Options& options, KvType type, int layers, int positions)
+  Layers(const AttentionKernel& kernel, const Options& options, KvType type, int layers, int positions, bool scattered = false)
       : layout{type, options.head_dim}, frames_(((positions + kFrameTokens - 1) / kFrameTokens)) {
     memory_ = Buffer::Allocate(static_cast<std::size_t>(layers * options.kv_heads * frames_) * layout.frame_bytes()).value();
+    for (int b = 0; b < frames_ * kFrameBlocks; ++b) blocks_.push_back({static_cast<std::uint32_t>(b)});
     std::mt19937 random(1);
+    if (scattered) std::shuffle(blocks_.begin(), blocks_.end(), random);
     std::normal_distribution<float> normal;
     std::vector<float> x(static_cast<std::size_t>(2 * options.head_dim));
-    for (int b = 0; b < frames_ * kFrameBlocks; ++b) blocks_.push_back({static_cast<std::uint32_t>(b)});
     for (int list = 0; list < layers * options.kv_heads; ++list) {
       for (int p = 0; p < positions; ++p) {
         for (float& v : x) v = normal(random);
-        kernel.store(layout, Frame(list, p / kFrameTokens), p % kFrameTokens, x.data(), x.data() + options.head_dim);
+        const std::uint32_t b = blocks_[static_cast<std::size_t>(p / kBlockTokens)].value;
+        kernel.store(layout, Frame(list, static_cast<int>(b / kFrameBlocks)),
+                     static_cast<int>(b % kFrameBlocks) * kBlockTokens + p % kBlockTokens, x.data(), x.data() + options.head_dim);
       }
     }
   }
@@ -152,10 +157,9 @@ double PromptSeconds(const Run& run, KvType type, int tokens) {
 }
 
 // One token against `positions` keys in each of many layers, splits over the threads, folded by the first.
-double TokenSeconds(const Run& run, KvType type, int positions) {
+double TokenSeconds(const Run& run, KvType type, int positions, int layer_count = 30, bool scattered = false) {
   const Options& o = run.options;
-  constexpr int kLayers = 30;
-  Layers layers(run.kernel, o, type, kLayers, positions);
+  Layers layers(run.kernel, o, type, layer_count, positions, scattered);
   const std::vector<float> queries = Queries(o, 1);
   std::vector<float> out(queries.size());
   const int group = o.heads / o.kv_heads;
@@ -163,7 +167,7 @@ double TokenSeconds(const Run& run, KvType type, int positions) {
   const std::size_t piece = static_cast<std::size_t>(group * (2 + o.head_dim));
   std::vector<float> partials(piece * static_cast<std::size_t>(splits * o.kv_heads));
   const double seconds = BestSeconds(15, [&] {
-    for (int layer = 0; layer < kLayers; ++layer) {
+    for (int layer = 0; layer < layer_count; ++layer) {
       const auto block_of = [&](int head) {
         return AttentionBlock{.layout = layers.layout,
                               .frames = layers.Frame(layer * o.kv_heads + head, 0),
@@ -187,7 +191,7 @@ double TokenSeconds(const Run& run, KvType type, int positions) {
       }
     }
   });
-  return seconds / kLayers;
+  return seconds / layer_count;
 }
 
 double StoreSeconds(const Run& run, KvType type, int tokens) {
@@ -219,6 +223,20 @@ void Measure(const Options& options, KernelPath path, Arithmetic arithmetic, KvT
              1e6 * StoreSeconds(run, type, 512));
 }
 
+// One token at 32K, quarters in order in whole frames against quarters anywhere.
+void MeasurePlacement(const Options& options, KernelPath path, Arithmetic arithmetic, KvType type, Workers& workers) {
+  const AttentionKernel kernel = SelectAttention(path, arithmetic, type);
+  if (kernel.name.starts_with("ref/")) return;
+  std::vector<Buffer> scratch;
+  for (int i = 0; i < options.threads; ++i) {
+    scratch.push_back(Buffer::Allocate(kernel.scratch_bytes({type, options.head_dim})).value());
+  }
+  const Run run{kernel, options, workers, scratch};
+  const double in_order = TokenSeconds(run, type, 32768, 4);
+  const double scattered = TokenSeconds(run, type, 32768, 4, /*scattered=*/true);
+  fmt::print("{:18} {:5} {:12.0f} {:12.0f} {:8.2f}\n", kernel.name, NameOf(type), 1e6 * in_order, 1e6 * scattered, scattered / in_order);
+}
+
 }  // namespace
 }  // namespace skein::kernels
 
@@ -234,12 +252,14 @@ int main(int argc, char** argv) {
   fmt::print("{} heads, {} KV heads of {}, {} threads; per layer\n", options.heads, options.kv_heads, options.head_dim,
              options.threads);
   fmt::print("{:18} {:5} {:>9} {:>9} {:>10} {:>7} {:>9}\n", "kernel", "kv", "512 ms", "2048 ms", "1@1024 us", "GB/s", "store us");
+  const bool placement = argc == 2 && std::string_view(argv[1]) == "placement";
+  if (placement) fmt::print("one token at 32768, us: whole frames, scattered quarters, ratio\n");
   for (KernelPath path : paths) {
     for (KvType type : {KvType::kBf16, KvType::kInt8, KvType::kF32}) {
       const Arithmetic arithmetic = type == KvType::kF32            ? Arithmetic::kExact
                                     : path == KernelPath::kAmx ? Arithmetic::kBf16T
                                                                     : Arithmetic::kBf16P;
-      Measure(options, path, arithmetic, type, workers);
+      placement ? MeasurePlacement(options, path, arithmetic, type, workers) : Measure(options, path, arithmetic, type, workers);
     }
   }
   return 0;
