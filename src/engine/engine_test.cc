@@ -217,6 +217,35 @@ TEST_F(EngineTest, PromptScoresAndLogitsArriveInOrder) {
   }
 }
 
+// An embedding would depend on the company of its request, or never come.
+TEST_F(EngineTest, PooledPromptsGiveOneVectorAndEnd) {
+  Start({.own_thread = false});
+  std::vector<std::vector<float>> vectors;
+  for (const std::uint64_t company : {0u, 3u}) {
+    std::vector<std::shared_ptr<CollectingSink>> others;
+    for (std::uint64_t i = 0; i < company; ++i) {
+      others.push_back(std::make_shared<CollectingSink>());
+      ASSERT_TRUE(engine_->Submit(Asked(10 + i, 50, 4), others.back()).ok());
+    }
+    auto sink = std::make_shared<CollectingSink>();
+    RequestSpec request = Asked(1, 70, 0);
+    request.prompt_output = PromptOutput::kPooled;
+    ASSERT_TRUE(engine_->Submit(request, std::make_shared<WiredSink>(sink)).ok());
+    while (engine_->Step()) {
+    }
+    ASSERT_EQ(sink->prompt().size(), 1u);
+    EXPECT_EQ(sink->prompt()[0].first_position, 69);
+    vectors.push_back(sink->prompt()[0].hidden);
+    EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
+    EXPECT_TRUE(sink->TokenIds().empty());
+  }
+  EXPECT_EQ(vectors[0].size(), 8u);
+  EXPECT_EQ(vectors[0], vectors[1]);
+  RequestSpec both = Asked(2, 5, 3);
+  both.prompt_output = PromptOutput::kPooled;
+  EXPECT_FALSE(engine_->Submit(both, std::make_shared<CollectingSink>()).ok());
+}
+
 // Latencies in statistics would be wrong.
 TEST_F(EngineTest, TimesAreCountedFromSubmit) {
   Start({.own_thread = false});

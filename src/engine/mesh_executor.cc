@@ -82,6 +82,11 @@ void MeshExecutor::ReadOutputs(const StepPlan& plan, std::span<const float> logi
     scheduler::RowResult& into = result.rows.emplace_back();
     into.row = static_cast<std::int32_t>(i);
     const std::int32_t first = inputs_.FirstOutput(i);
+    if (row.output == Output::kPooled) {
+      const std::span<const float> hidden = decoder_->Hidden(first);
+      into.hidden.assign(hidden.begin(), hidden.end());
+      continue;
+    }
     if (row.output == Output::kLogits) {
       const float* begin = logits.data() + static_cast<std::size_t>(first) * vocabulary;
       into.logits.assign(begin, begin + row.tokens.size() * vocabulary);

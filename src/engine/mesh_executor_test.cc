@@ -89,6 +89,28 @@ TEST_F(MeshExecutorTest, GreedyTokensAreTheLikeliest) {
   }
 }
 
+// An embedding would be of another position, or not what the head sees.
+TEST_F(MeshExecutorTest, PooledIsTheStateThatTheHeadReads) {
+  const std::vector<TokenId> tokens = {3, 1, 4, 1, 5};
+  StepPlan plan = Start(1, {2, 7}, Output::kPooled);
+  const StepPlan other = Start(2, tokens, Output::kPooled, 2);
+  plan.starts.push_back(other.starts[0]);
+  plan.changes.push_back(other.changes[0]);
+  plan.rows.push_back(other.rows[0]);
+  const StepResult result = Execute(plan);
+  ASSERT_EQ(result.error, "");
+  ASSERT_EQ(result.rows.size(), 2u);
+  const std::vector<double> expected = file_.Forward(tokens);
+  const std::vector<float>& hidden = result.rows[1].hidden;
+  std::vector<float> row(hidden.size());
+  for (int token = 0; token < kVocabulary; ++token) {
+    model_->weights().HeadMatrices().front().packed.DequantizeRow(token, row.data());
+    double logit = 0;
+    for (std::size_t i = 0; i < hidden.size(); ++i) logit += static_cast<double>(hidden[i]) * static_cast<double>(row[i]);
+    EXPECT_NEAR(logit, expected[4 * kVocabulary + static_cast<std::size_t>(token)], 1e-3);
+  }
+}
+
 TEST_F(MeshExecutorTest, ScoresAndLogitsOfEveryPosition) {
   const std::vector<TokenId> tokens = {3, 1, 4, 1, 5};
   StepPlan plan = Start(1, tokens, Output::kLogits);

@@ -18,6 +18,7 @@ StepInputs::StepInputs(const ExecutorLimits& limits) : limits_(limits) {
   rows_.reserve(static_cast<std::size_t>(limits.step_tokens));
   first_outputs_.reserve(static_cast<std::size_t>(limits.step_tokens));
   outputs_.reserve(static_cast<std::size_t>(limits.step_outputs));
+  hidden_.reserve(static_cast<std::size_t>(limits.step_outputs));
 }
 
 std::string StepInputs::Build(const StepPlan& plan, model::KvStore& kv) {
@@ -25,6 +26,7 @@ std::string StepInputs::Build(const StepPlan& plan, model::KvStore& kv) {
   tokens_.clear();
   rows_.clear();
   outputs_.clear();
+  hidden_.clear();
   first_outputs_.clear();
   for (const PlanRow& row : plan.rows) {
     if (std::string error = AddRow(row); !error.empty()) return error;
@@ -34,7 +36,7 @@ std::string StepInputs::Build(const StepPlan& plan, model::KvStore& kv) {
     if (mask.row < 0 || static_cast<std::size_t>(mask.row) >= plan.rows.size()) return "a mask for no row";
     if (mask.allowed.size() != words) return "a mask of another vocabulary";
   }
-  batch_ = {tokens_, rows_, outputs_};
+  batch_ = {tokens_, rows_, outputs_, hidden_};
   return "";
 }
 
@@ -102,7 +104,7 @@ std::string StepInputs::AddRow(const PlanRow& row) {
     tokens_.push_back(id);
   }
   rows_.push_back({first_token, static_cast<std::int32_t>(count), row.first_position, blocks});
-  first_outputs_.push_back(static_cast<std::int32_t>(outputs_.size()));
+  first_outputs_.push_back(static_cast<std::int32_t>(row.output == Output::kPooled ? hidden_.size() : outputs_.size()));
   const auto last = static_cast<std::int32_t>(tokens_.size()) - 1;
   switch (row.output) {
     case Output::kNone:
@@ -119,11 +121,13 @@ std::string StepInputs::AddRow(const PlanRow& row) {
     case Output::kLogits:
       for (std::int32_t token = first_token; token <= last; ++token) outputs_.push_back(token);
       break;
-    case Output::kHidden:
     case Output::kPooled:
+      hidden_.push_back(last);
+      break;
+    case Output::kHidden:
       return "hidden states are not computed yet";
   }
-  if (outputs_.size() > static_cast<std::size_t>(limits_.step_outputs)) return "a plan of too many outputs";
+  if (outputs_.size() + hidden_.size() > static_cast<std::size_t>(limits_.step_outputs)) return "a plan of too many outputs";
   return "";
 }
 

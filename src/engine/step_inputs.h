@@ -28,7 +28,7 @@ class StepInputs {
   std::string Build(const scheduler::StepPlan& plan, model::KvStore& kv);
 
   const model::Batch& batch() const { return batch_; }
-  // The first of row `row`'s outputs in batch().outputs.
+  // The first of row `row`'s outputs in batch().outputs; of a pooled row its place in batch().hidden.
   std::int32_t FirstOutput(std::size_t row) const { return first_outputs_[row]; }
   // Requires: the sequence of a row of the plan that was built last.
   SamplerState& StateOf(SequenceId sequence) { return sequences_.find(sequence.value)->second.sampler; }
@@ -60,6 +60,7 @@ class StepInputs {
   std::vector<TokenId> tokens_;
   std::vector<model::BatchRow> rows_;
   std::vector<std::int32_t> outputs_;
+  std::vector<std::int32_t> hidden_;
   std::vector<std::int32_t> first_outputs_;
   model::Batch batch_;
 };

@@ -32,13 +32,14 @@ struct Batch {
   std::span<const TokenId> tokens;
   std::span<const BatchRow> rows;
   std::span<const std::int32_t> outputs;  // indices into tokens whose logits are wanted, ascending
+  std::span<const std::int32_t> hidden = {};  // and whose hidden state behind the last norm
 };
 
 class Decoder {
  public:
   struct Limits {
     int tokens = 512;   // in one batch
-    int outputs = 64;   // logits rows in one batch
+    int outputs = 64;   // of logits and of hidden states in one batch, each
   };
   // Errors: kLimit when memory for scratch cannot be had.
   static Result<std::unique_ptr<Decoder>> Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits);
@@ -46,6 +47,8 @@ class Decoder {
 
   // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary], valid until the next call.
   virtual std::span<const float> Forward(const Batch& batch) = 0;
+  // The hidden state of batch.hidden[index] of the last Forward: fp32 [hidden size], valid until the next.
+  virtual std::span<const float> Hidden(int index) const = 0;
 };
 
 }  // namespace skein::model

@@ -48,6 +48,7 @@ class FloatRows {
     return OkStatus();
   }
   float* row(int index) { return data_.as<float>() + index * stride_; }
+  const float* row(int index) const { return data_.as<float>() + index * stride_; }
   std::ptrdiff_t stride() const { return stride_; }
 
  private:
@@ -80,6 +81,9 @@ class LlamaDecoder final : public Decoder {
 
   Status Reserve();
   std::span<const float> Forward(const Batch& batch) override;
+  std::span<const float> Hidden(int index) const override {
+    return {hidden_.row(index), static_cast<std::size_t>(config_.hidden)};
+  }
 
  private:
   void CheckBatch(const Batch& batch) const;
@@ -119,6 +123,7 @@ class LlamaDecoder final : public Decoder {
   Batch batch_;  // of the step that runs
 
   FloatRows residual_;     // [tokens, hidden]
+  FloatRows hidden_;       // [outputs, hidden]: states that the batch asks for
   FloatRows qkv_;          // [tokens, q | k | v]
   FloatRows attended_;     // [tokens, heads * head_dim]
   FloatRows wide_;         // [tokens, feed_forward]: SwiGLU's results
@@ -133,6 +138,7 @@ Status LlamaDecoder::Reserve() {
   const std::uint64_t positions = std::min<std::uint64_t>(std::uint64_t{kv_.frames()} * kernels::kFrameTokens, INT32_MAX / 2);
   SKEIN_ASSIGN_OR_RETURN(rope_, RopeTable::Create(MakeRopeFrequencies(config_), static_cast<int>(positions)));
   SKEIN_RETURN_IF_ERROR(residual_.Reserve(limits_.tokens, config_.hidden));
+  SKEIN_RETURN_IF_ERROR(hidden_.Reserve(limits_.outputs, config_.hidden));
   SKEIN_RETURN_IF_ERROR(qkv_.Reserve(limits_.tokens, QkvColumns(config_)));
   SKEIN_RETURN_IF_ERROR(attended_.Reserve(limits_.tokens, config_.heads * config_.head_dim));
   SKEIN_RETURN_IF_ERROR(wide_.Reserve(limits_.tokens, config_.feed_forward + kInterleave));
@@ -184,6 +190,7 @@ Status LlamaDecoder::Reserve() {
 void LlamaDecoder::CheckBatch(const Batch& batch) const {
   SKEIN_CHECK(batch.tokens.size() <= static_cast<std::size_t>(limits_.tokens));
   SKEIN_CHECK(batch.outputs.size() <= static_cast<std::size_t>(limits_.outputs));
+  SKEIN_CHECK(batch.hidden.size() <= static_cast<std::size_t>(limits_.outputs));
   std::int32_t next = 0;
   for (const BatchRow& row : batch.rows) {
     SKEIN_CHECK(row.first_token == next);
@@ -197,6 +204,7 @@ void LlamaDecoder::CheckBatch(const Batch& batch) const {
   SKEIN_CHECK(static_cast<std::size_t>(next) == batch.tokens.size());
   for (const TokenId token : batch.tokens) SKEIN_CHECK(token >= 0 && token < config_.vocabulary);
   for (const std::int32_t output : batch.outputs) SKEIN_CHECK(output >= 0 && output < next);
+  for (const std::int32_t token : batch.hidden) SKEIN_CHECK(token >= 0 && token < next);
 }
 
 std::span<const float> LlamaDecoder::Forward(const Batch& batch) {
@@ -220,6 +228,11 @@ void LlamaDecoder::Step(Worker& worker) {
   for (int layer = 0; layer < config_.layers; ++layer) {
     AttentionBranch(worker, layer);
     FeedForwardBranch(worker, weights_.layers[static_cast<std::size_t>(layer)]);
+  }
+  const auto share = worker.ShareOf(static_cast<int>(batch_.hidden.size()));
+  for (int i = share.begin; i < share.end; ++i) {
+    rows_.rms_norm(residual_.row(batch_.hidden[static_cast<std::size_t>(i)]), weights_.output_norm.data(), config_.norm_epsilon,
+                   config_.hidden, hidden_.row(i));
   }
   if (outputs() > 0) Head(worker);
 }
@@ -439,7 +452,7 @@ std::uint64_t LlamaScratchBytes(const ModelConfig& config, const Decoder::Limits
   const std::uint64_t attended = number(config.heads * config.head_dim);
   const std::uint64_t columns = 3 * number(config.hidden) + number(QkvColumns(config)) + 3 * attended + 4 * number(config.feed_forward);
   const std::uint64_t worker = (std::uint64_t{2} << 20) + 8 * kOwnRows * number(config.hidden);
-  return sizeof(float) * (number(limits.tokens) * columns + number(limits.outputs) * number(config.vocabulary) + kPartialFloats) +
+  return sizeof(float) * (number(limits.tokens) * columns + number(limits.outputs) * (number(config.vocabulary) + number(config.hidden)) + kPartialFloats) +
          RopeTable::BytesFor(config.rope.dimensions / 2, std::uint64_t{frames} * kernels::kFrameTokens) + number(threads) * worker;
 }
 
