@@ -38,6 +38,7 @@ std::string Overview() {
       "\n  skein COMMAND --help   the options of a command\n"
       "  skein help all         all commands with their arguments\n"
       "  skein help docs        all options, as Markdown\n"
+      "  skein help api         all fields of the HTTP API, as Markdown\n"
       "  skein --version        version and commit\n"
       "\nOptions may also come from the environment (SKEIN_MAX_TOKENS=64) and from a file (--config FILE).\n";
   return out;

@@ -22,6 +22,7 @@
 #include "help.h"
 #include "interrupt.h"
 #include "report.h"
+#include "server/openai/field_tables.h"
 
 namespace skein::app {
 namespace {
@@ -78,6 +79,7 @@ Status Dispatch(std::span<const std::string> arguments, Context& context) {
   if (word == "help") {
     if (arguments[1] == "all") return context.out().Write(AllCommands());
     if (arguments[1] == "docs") return context.out().Write(Documentation());
+    if (arguments[1] == "api") return context.out().Write(server::ApiReference());
     if (arguments[1] == "--help" || arguments[1] == "-h") return context.out().Write(Overview());
     std::vector<std::string> asked(arguments.begin() + 1, arguments.end());
     asked.push_back("--help");
