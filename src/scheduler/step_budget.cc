@@ -7,7 +7,8 @@ namespace skein::scheduler {
 namespace {
 
 constexpr double kAnswerShare = 4;
-constexpr std::int64_t kChunkTokens = 64, kChunkTokensMin = 16;
+constexpr std::int64_t kChunkTokens = 16;   // a block, and a tile of the matrix units
+constexpr std::int64_t kLargeChunk = 256, kLargeChunkTokens = 64;
 
 }  // namespace
 
@@ -32,7 +33,9 @@ std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::i
       high = middle - 1;
     }
   }
-  return std::min(tokens, low > 0 ? low * kChunkTokens : kChunkTokensMin);
+  std::int64_t chunk = std::max<std::int64_t>(low, 1) * kChunkTokens;
+  if (chunk >= kLargeChunk) chunk = chunk / kLargeChunkTokens * kLargeChunkTokens;
+  return std::min(tokens, chunk);
 }
 
 }  // namespace skein::scheduler

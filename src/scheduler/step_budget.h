@@ -12,7 +12,7 @@
 namespace skein::scheduler {
 
 // `answers`: the step without prompts. `position`: how deep in its context the first prompt is. `tokens`: what the step
-// has room for. Whole multiples of 64 tokens, or 16 when even 64 are too dear; all of `tokens` when no answer is in the
+// has room for. Whole multiples of 16 tokens and at least 16, from 256 on of 64; all of `tokens` when no answer is in the
 // step or `target_ns` is 0.
 std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::int64_t position, std::int64_t tokens,
                           std::int64_t target_ns);

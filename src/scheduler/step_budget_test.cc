@@ -16,8 +16,11 @@ TEST(StepBudgetTest, AStepWithAnswersKeepsToItsTargetInWholeChunks) {
   EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 2048, 500'000'000), 448);
   // The target is less than four times what 100 answers take: 300 tokens fit into that, in chunks 256.
   EXPECT_EQ(PromptBudget(kCost, Answers(100), 0, 2048, 1'000'000), 256);
-  EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 2048, 1'000'000), 16);  // not even one chunk: the least, not nothing
-  EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 100, 500'000'000), 64);
+  StepCost dear = kCost;
+  dear.token_ns = 5e6;
+  EXPECT_EQ(PromptBudget(dear, Answers(2), 0, 2048, 1'000'000), 16);  // not even one block: the least, not nothing
+  EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 2048, 120'000'000), 112);
+  EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 100, 500'000'000), 96);
   EXPECT_EQ(PromptBudget(kCost, Answers(2), 0, 5, 500'000'000), 5);
 }
 
