@@ -126,5 +126,38 @@ TEST(PrefixIndexTest, TheLongestUnusedGoFirstAndLeavesBeforeStems) {
   EXPECT_EQ(index.entry_count(), 0u);
 }
 
+// After some hours all memory is cached or held, and from then on every new run would be four scattered quarters.
+TEST(PrefixIndexTest, NewRunsAreWholeFramesAlsoWhenEverythingIsCached) {
+  constexpr std::uint32_t kBlocks = 800;
+  PrefixIndex index(kBlocks, 4, {1, 2}, "");
+  BlockPool pool(kBlocks, &index);
+  const PrefixRoot root = index.RootOf("", "", 0);
+  std::minstd_rand random(3);
+  TokenId next = 0;
+  std::uint64_t runs = 0, in_place = 0;
+  std::vector<BlockTable> tables;
+  std::vector<PrefixPlace> places;
+  for (int i = 0; i < 12; ++i) tables.emplace_back(pool);
+  places.resize(tables.size());
+  for (int round = 0; round < 20000; ++round) {
+    const std::size_t i = random() % tables.size();
+    BlockTable& table = tables[i];
+    if (table.count() == 0) places[i] = {root, std::nullopt, root.low};
+    ASSERT_TRUE(table.TryGrow(table.count() + 1));
+    const auto tokens = Tokens(next += 4);
+    places[i].hash = index.HashOf(places[i].hash, tokens);
+    index.Insert(table.block(table.count() - 1), places[i], tokens);
+    places[i].parent = table.block(table.count() - 1);
+    if (round > 2000 && table.count() % 4 == 0) {
+      ++runs;
+      const std::uint32_t first = table.block(table.count() - 4).value;
+      in_place += first % 4 == 0 && places[i].parent->value == first + 3 ? 1 : 0;
+    }
+    if (random() % 40 == 0 || table.count() == 48) table.Clear();
+  }
+  EXPECT_GT(pool.cached_count(), kBlocks / 4);
+  EXPECT_GE(in_place * 100, runs * 95);
+}
+
 }  // namespace
 }  // namespace skein::scheduler

@@ -25,8 +25,13 @@ namespace {
 
 double At(double coefficient, std::int64_t count) { return coefficient * static_cast<double>(count); }
 
-// What of the difference is learned from one step.
+// What of the difference is learned from one step: all of the first, a half of the second, and so on down to this.
 constexpr double kRate = 0.2;
+// How far off a measurement is believed to be: a machine may be twenty times as slow as the defaults say, but not become
+// so from one step to the next.
+constexpr double kFirstRatio = 20, kRatio = 2;
+// A coefficient shrinks at most to this part in one step; it stays positive.
+constexpr double kFactorMin = 0.1;
 
 }  // namespace
 
@@ -52,8 +57,11 @@ void StepCost::Learn(const StepShape& shape, double measured_ns) {
                         {&pair_ns, At(pair_ns, shape.pairs) / predicted}};
   double squares = 0;
   for (const Term& term : terms) squares += term.share * term.share;
-  const double error = std::clamp(measured_ns / predicted, 0.5, 2.0) - 1;
-  for (const Term& term : terms) *term.coefficient *= 1 + kRate * error * term.share / squares;
+  const double rate = std::max(kRate, 1 / static_cast<double>(1 + steps_learned));
+  const double ratio = rate > kRate ? kFirstRatio : kRatio;
+  const double error = std::clamp(measured_ns / predicted, 1 / ratio, ratio) - 1;
+  for (const Term& term : terms) *term.coefficient *= std::max(kFactorMin, 1 + rate * error * term.share / squares);
+  ++steps_learned;
 }
 
 }  // namespace skein::scheduler

@@ -38,10 +38,12 @@ struct StepCost {
   double row_ns = 5e3;
   double key_ns = 100;
   double pair_ns = 50;
+  std::int64_t steps_learned = 0;
 
   double Predict(const StepShape& shape) const;
   // Moves the coefficients towards a measurement. Each moves by its share of the prediction, so those that the step had
-  // most of learn most from it; one step that went wrong (a page fault, another program) moves them by a fifth at most.
+  // most of learn most from it. The first steps are believed at once; later one that went wrong (a page fault, another
+  // program) moves them by a fifth at most.
   void Learn(const StepShape& shape, double measured_ns);
 };
 

@@ -51,6 +51,20 @@ TEST(StepCostTest, LearnsAMachineFromItsSteps) {
     error += std::abs(learned.Predict(each) / machine.Predict(each) - 1) / 200;
   }
   EXPECT_LT(error, 0.15);
+  // A few steps are enough for the right size; the defaults are off by more than half.
+  StepCost early;
+  for (int step = 0; step < 12; ++step) {
+    const StepShape each = shape();
+    early.Learn(each, machine.Predict(each));
+  }
+  double early_error = 0, default_error = 0;
+  for (int i = 0; i < 200; ++i) {
+    const StepShape each = shape();
+    early_error += std::abs(early.Predict(each) / machine.Predict(each) - 1) / 200;
+    default_error += std::abs(StepCost{}.Predict(each) / machine.Predict(each) - 1) / 200;
+  }
+  EXPECT_GT(default_error, 0.6);
+  EXPECT_LT(early_error, 0.4);
   learned.Learn({.tokens = 1, .rows = 1}, 0);
   learned.Learn({}, -5);
   EXPECT_GT(learned.Predict({.tokens = 1}), 0);

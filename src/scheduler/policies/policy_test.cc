@@ -246,6 +246,39 @@ TEST(PolicyTest, TenantsThatBothWaitHaveHadTheSame) {
   }
 }
 
+// Running answers would stutter whenever a prompt comes, or prompts would wait until no answer runs.
+TEST(PolicyTest, WhileAnswersRunStepsKeepToTheirTarget) {
+  Load load = MixedLoad(5);
+  load.limits.blocks = 4096;
+  load.limits.cost.token_ns = 1e6;  // a step of 512 tokens takes half a second
+  load.limits.cost.weights_ns = 8e6;
+  const StepCost machine = load.limits.cost;
+  std::size_t mixed = 0, prompt_tokens = 0;
+  for (const std::int64_t target_ns : {std::int64_t{100'000'000}, std::int64_t{0}}) {
+    load.limits.step_target_ns = target_ns;
+    double longest = 0;
+    Play(load, **FindPolicy("fcfs"), [&](const Scheduler& /*scheduler*/, const StepPlan& plan) {
+      StepPlan answers;
+      for (const PlanRow& row : plan.rows) {
+        if (row.tokens.size() == 1) answers.rows.push_back(row);
+      }
+      const std::int64_t chunks = plan.TokenCount() - answers.TokenCount();
+      if (answers.rows.empty() || chunks == 0) return;
+      const double alone = machine.Predict(ShapeOf(answers));
+      longest = std::max(longest, machine.Predict(ShapeOf(plan)) / std::max(4 * alone, 100e6));
+      mixed += target_ns == 0 ? 0 : 1;
+      prompt_tokens += target_ns == 0 ? 0 : static_cast<std::size_t>(chunks);
+    });
+    if (target_ns == 0) {
+      EXPECT_GT(longest, 3);  // else the load shows nothing
+    } else {
+      EXPECT_LT(longest, 1.05);
+    }
+  }
+  EXPECT_GT(mixed, 100u);
+  EXPECT_GT(prompt_tokens, 32 * mixed);
+}
+
 // Deadlines of about what they need and some slack, more than twice as many as can be done.
 Load DeadlineLoad(std::uint32_t seed) {
   std::minstd_rand random(seed);
