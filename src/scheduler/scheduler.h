@@ -157,6 +157,7 @@ class Scheduler {
   void Admit(Sequence& sequence, std::uint32_t blocks);
   std::size_t RunningCount() const;
   std::uint32_t GoingOn() const;
+  std::uint32_t Reserve() const;
   void FindPrefix(Sequence& sequence);
   std::uint32_t CachedFound() const;
   bool WaitsForPrefix(Sequence& sequence) const;

@@ -21,11 +21,15 @@ std::size_t Scheduler::RunningCount() const {
   return static_cast<std::size_t>(std::ranges::count_if(running_, [](const Sequence* each) { return each->running; }));
 }
 
-// Running sequences that get rows: one free block for each is left at admission, so that none is preempted right away.
+// Running sequences that get rows.
 std::uint32_t Scheduler::GoingOn() const {
   return static_cast<std::uint32_t>(
       std::ranges::count_if(running_, [](const Sequence* each) { return each->running && !each->paused; }));
 }
+
+// Blocks left free at admission, so that nobody is preempted right away: a sequence takes one in 16 steps, so one for four
+// sequences lasts for four steps. More would leave memory idle for the sake of answers that may end before they need it.
+std::uint32_t Scheduler::Reserve() const { return (GoingOn() + 3) / 4; }
 
 // When the first one waiting finds no room and outranks some of those that run, they give way, before the plan has rows
 // for them. All or nothing: nobody gives way when that would not make enough room.
@@ -44,7 +48,7 @@ void Scheduler::MakeWay() {
   const std::uint32_t own = BlocksFor(first->size()) - found;
   const auto fits = [&] {
     return RunningCount() < static_cast<std::size_t>(limits_.sequences) &&
-           pool_.available_count() - CachedFound() >= own + GoingOn();
+           pool_.available_count() - CachedFound() >= own + Reserve();
   };
   std::uint32_t gain = 0;
   for (const Sequence* sequence : running_) {
@@ -78,7 +82,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence) {
   const std::uint32_t own = blocks - static_cast<std::uint32_t>(found_.size());
   for (;;) {
     const std::uint32_t available = pool_.available_count() - CachedFound();
-    if (RunningCount() < static_cast<std::size_t>(limits_.sequences) && available >= own + GoingOn()) break;
+    if (RunningCount() < static_cast<std::size_t>(limits_.sequences) && available >= own + Reserve()) break;
     Sequence* paused = LastInOrder(/*paused=*/true);
     if (paused == nullptr) {
       if (GoingOn() == 0 && available >= own) break;
