@@ -37,6 +37,23 @@ struct ChatOptions {
 };
 Status RunChat(const ChatOptions& options, Context& context);
 
+struct ServeOptions {
+  std::string model;
+  std::string host = "127.0.0.1";
+  int port = 8000;
+  std::vector<std::string> served_model_name, allowed_host, allowed_origin;
+  std::string api_key_file, tls_cert, tls_key;
+  int max_concurrency = 256, max_queue = 512, max_num_seqs = 64;
+  std::uint64_t kv_memory = 0;
+  std::string policy = "fcfs";
+  bool no_prefix_cache = false, log_prompts = false;
+  MachineOptions machine;
+  OutputOptions output;
+  ServeOptions() { output.log_level = "info"; }
+  void Describe(FieldList& fields);
+};
+Status RunServe(const ServeOptions& options, Context& context);
+
 struct InspectOptions {
   std::string model;
   MachineOptions machine;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 
 #include "engine/mesh_executor.h"
 #include "model/memory.h"
@@ -20,6 +21,23 @@ constexpr std::uint64_t kReserveThreadBytes = 10u << 20;
 
 std::uint64_t RoundUpToFrames(std::uint64_t tokens) {
   return (tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens * kernels::kFrameTokens;
+}
+
+engine::EngineOptions EngineOptionsOf(const Machine& machine, const ModelInfo& info) {
+  engine::EngineOptions options;
+  options.sequences = machine.sequences;
+  options.policy = machine.policy;
+  if (machine.requests > 0) {
+    options.requests = static_cast<std::size_t>(machine.requests);
+    options.inbox_requests = options.requests;
+  }
+  if (machine.fixed_step) options.step_target_ns = 0;
+  options.prefix_cache = machine.prefix_cache;
+  std::random_device random;
+  const auto word = [&random] { return std::uint64_t{random()} << 32 | random(); };
+  options.prefix_secret = {word(), word()};
+  options.prefix_fingerprint = fmt::format("{}|{}|{}", info.name, info.arithmetic, info.kv_dtype);
+  return options;
 }
 
 }  // namespace
@@ -42,11 +60,37 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, 
   return loaded;
 }
 
+// How many tokens the KV cache holds, where that is said in bytes or left to the memory that is free.
+Status LoadedModel::ChooseKv(std::uint64_t context) {
+  if (machine_.kv_tokens > 0 || (machine_.kv_bytes == 0 && machine_.kv_contexts == 0)) return OkStatus();
+  const std::uint64_t one = RoundUpToFrames(context);
+  SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, one)));
+  const std::uint64_t token_bytes = std::max<std::uint64_t>(answer.need.kv_bytes_per_token, 1);
+  const auto tokens_in = [&](std::uint64_t bytes) {
+    return bytes / token_bytes / kernels::kFrameTokens * kernels::kFrameTokens;
+  };
+  if (machine_.kv_bytes > 0) {
+    machine_.kv_tokens = tokens_in(machine_.kv_bytes);
+    if (machine_.kv_tokens > 0) return OkStatus();
+    return LimitExceeded(fmt::format("{} of KV memory hold no {} tokens of this model, which need {}; raise --kv-memory",
+                                     model::ShownBytes(machine_.kv_bytes), kernels::kFrameTokens,
+                                     model::ShownBytes(token_bytes * kernels::kFrameTokens)),
+                         "kv-memory");
+  }
+  const std::uint64_t free_bytes = model::AvailableMemory().bytes;
+  const std::uint64_t others = answer.need.total() - answer.need.kv_bytes;
+  const std::uint64_t quarter = tokens_in(free_bytes > others ? (free_bytes - others) / 4 : 0);
+  // Where not even one context fits a quarter, the usual way decides: one context, or what memory holds of it.
+  if (quarter > one) machine_.kv_tokens = std::min(quarter, one * static_cast<std::uint64_t>(machine_.kv_contexts));
+  return OkStatus();
+}
+
 // The context that was asked for, or the model's, or as much of that as memory holds.
 Status LoadedModel::ChooseContext() {
   const formats::ModelConfig& config = file_->config();
   const std::uint64_t model_context = static_cast<std::uint64_t>(std::max(config.context, 1));
   const std::uint64_t asked = machine_.context > 0 ? static_cast<std::uint64_t>(machine_.context) : model_context;
+  SKEIN_RETURN_IF_ERROR(ChooseKv(asked));
   std::uint64_t kv_tokens = RoundUpToFrames(std::max(machine_.kv_tokens, machine_.kv_tokens > 0 ? 1 : asked));
   SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
   const model::MemoryLimit limit = model::AvailableMemory();
@@ -98,9 +142,7 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
                                                      .step_outputs = machine_.step_outputs};
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<engine::MeshExecutor> executor,
                          engine::MeshExecutor::Create(*model_, *pool_, executor_options, clock_));
-  engine::EngineOptions engine_options;
-  engine_options.sequences = machine_.sequences;
-  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), engine_options, clock_));
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), EngineOptionsOf(machine_, info_), clock_));
   return OkStatus();
 }
 

@@ -43,6 +43,7 @@ class LoadedModel {
   LoadedModel() = default;
   Status LoadWeights(const LoadProgress& progress);
   Status ChooseContext();
+  Status ChooseKv(std::uint64_t context);
 
   Machine machine_;
   std::unique_ptr<formats::ModelFile> file_;

@@ -29,7 +29,8 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   if (options.context < 0) return InvalidArgument("context is a number of tokens, found less than none", "context");
   machine.threads = options.threads > 0 ? options.threads : kernels::AvailableCores();
   machine.context = options.context;
-  if (options.step_tokens > 0) machine.step_tokens = options.step_tokens;
+  machine.fixed_step = options.step_tokens > 0;
+  if (machine.fixed_step) machine.step_tokens = options.step_tokens;
   if (options.sequences > 0) machine.sequences = options.sequences;
   machine.kv_tokens = options.kv_tokens;
   if (options.arithmetic != "auto") {

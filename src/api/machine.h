@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "kernels/arithmetic.h"
@@ -22,9 +23,18 @@ struct Machine {
   std::optional<kernels::KvType> kv_type;
   int context = 0;      // 0: the model's, or what memory holds
   int step_tokens = 512;
+  bool fixed_step = false;  // step_tokens was asked for: steps are cut by it alone, not by how long they take
   int step_outputs = 64;
   int sequences = 64;
   std::uint64_t kv_tokens = 0;  // 0: one context
+  // A server's way to say how much KV there is, when kv_tokens is 0: so many bytes; or, when they are 0 too, as many
+  // contexts as fit a quarter of the free memory, up to this.
+  std::uint64_t kv_bytes = 0;
+  int kv_contexts = 0;
+  // What a server has besides; the defaults of engine::EngineOptions serve one user.
+  int requests = 0;              // alive in the engine at once; 0: its default
+  std::string policy = "fcfs";
+  bool prefix_cache = true;
 };
 
 // Errors: kInvalidArgument for a name that nothing has, kMissing for kernels that this processor cannot run.

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <iterator>
 
 #include "base/json_writer.h"
 #include "base/output_file.h"
@@ -28,7 +29,30 @@ std::optional<LogLevel> LogLevelFromName(std::string_view name) {
   return std::nullopt;
 }
 
-void Logger::Write(LogLevel level, std::string_view text) const {
+namespace {
+
+// On one line whatever it holds: a client's words must not look like a line of ours.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      fmt::format_to(std::back_inserter(line), "\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      line += c;
+    }
+  }
+  return line;
+}
+
+std::string ValueText(const LogField& field) {
+  if (const auto* text = std::get_if<std::string_view>(&field.value)) return OneLine(*text);
+  if (const auto* number = std::get_if<double>(&field.value)) return fmt::format("{:.4g}", *number);
+  return fmt::format("{}", std::get<std::int64_t>(field.value));
+}
+
+}  // namespace
+
+void Logger::Write(LogLevel level, std::string_view text, std::span<const LogField> fields) const {
   if (!Wants(level)) return;
   std::string line;
   if (json_) {
@@ -37,11 +61,15 @@ void Logger::Write(LogLevel level, std::string_view text) const {
     json.BeginObject()
         .Member("time_ms", std::int64_t{std::chrono::duration_cast<std::chrono::milliseconds>(now).count()})
         .Member("level", NameOf(level))
-        .Member("message", text)
-        .EndObject();
+        .Member("message", text);
+    for (const LogField& field : fields) {
+      std::visit([&](const auto& value) { json.Member(field.name, value); }, field.value);
+    }
+    json.EndObject();
     line = json.Take();
   } else {
     line = fmt::format("skein: {}{}", level == LogLevel::kWarning ? "note: " : "", text);
+    for (const LogField& field : fields) line += fmt::format(" {}={}", field.name, ValueText(field));
   }
   line += '\n';
   // Nobody is left to be told when the log itself cannot be written.

@@ -6,9 +6,12 @@
 // Thread rule: Write may be called by several threads; a line is one write.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 namespace skein {
 
@@ -17,12 +20,18 @@ enum class LogLevel { kError, kWarning, kInfo, kDebug };
 std::string_view NameOf(LogLevel level);  // "error", "warning", "info", "debug"
 std::optional<LogLevel> LogLevelFromName(std::string_view name);
 
+// A fact beside a line's text: a member of its own in JSON, name=value in text.
+struct LogField {
+  std::string_view name;
+  std::variant<std::string_view, std::int64_t, double> value;
+};
+
 class Logger {
  public:
   Logger(int descriptor, LogLevel level, bool json) : descriptor_(descriptor), level_(level), json_(json) {}
 
   bool Wants(LogLevel level) const { return level <= level_; }
-  void Write(LogLevel level, std::string_view text) const;
+  void Write(LogLevel level, std::string_view text, std::span<const LogField> fields = {}) const;
 
  private:
   int descriptor_;

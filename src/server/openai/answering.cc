@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/openai/answering.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "server/http/error_response.h"
+
+namespace skein::server {
+
+void Answer(Exchange& exchange, HttpResponse response) {
+  if (const std::string& trace = exchange.request().traceparent; !trace.empty()) {
+    response.headers.push_back({"traceparent", trace});
+  }
+  exchange.Respond(std::move(response));
+}
+
+void AnswerJson(Exchange& exchange, std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  Answer(exchange, std::move(response));
+}
+
+HttpResponse ResponseOf(const ApiError& error, const Serving& serving) {
+  HttpResponse response = ErrorResponse(error.status, error.message, error.param, error.code);
+  if (error.status == 429 || error.status == 503) {
+    response.headers.push_back({"retry-after", std::to_string(serving.RetryAfterSeconds())});
+  }
+  return response;
+}
+
+ApiError DrainingError() {
+  return {.status = 503, .message = "the server is being stopped and takes no new work; ask another one", .param = {},
+          .code = "draining"};
+}
+
+ApiError QueueFullError(const Serving& serving) {
+  return {.status = 429,
+          .message = fmt::format("all places are taken: {} requests run and {} wait; try again in {} s",
+                                 serving.admission.running(), serving.admission.waiting(), serving.RetryAfterSeconds()),
+          .param = {}, .code = "queue_full"};
+}
+
+}  // namespace skein::server
