@@ -16,7 +16,7 @@ from pathlib import Path
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 COMMANDS = ["run", "chat", "serve", "models", "pull", "make-model", "doctor", "inspect", "tokenize", "detokenize", "template",
-            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench model"]
+            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench model", "bench serve"]
 GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 
