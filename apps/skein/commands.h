@@ -47,6 +47,7 @@ struct ServeOptions {
   std::uint64_t kv_memory = 0;
   std::string policy = "fcfs";
   bool no_prefix_cache = false, log_prompts = false;
+  std::string otlp_endpoint;
   MachineOptions machine;
   OutputOptions output;
   ServeOptions() { output.log_level = "info"; }

@@ -116,6 +116,7 @@ server::ModelCard CardOf(const ServeOptions& options, const api::LoadedModel& lo
   card.stop_tokens = file.config().eos;
   card.context = loaded.info().context;
   card.vocabulary = loaded.info().vocabulary;
+  card.embedding_dimensions = file.config().hidden;
   card.fingerprint = Fingerprint(loaded.info(), card.id);
   card.bos = api::TokenAsWritten(file.tokenizer(), file.tokenizer().bos).value_or("");
   card.eos = api::TokenAsWritten(file.tokenizer(), file.tokenizer().eos).value_or("");
@@ -137,6 +138,11 @@ server::ServerOptions ServerOptionsOf(const ServeOptions& options, server::Model
   server.running_max = static_cast<std::size_t>(options.max_concurrency);
   server.waiting_max = static_cast<std::size_t>(options.max_queue);
   server.log_prompts = options.log_prompts;
+  server.otlp_endpoint = options.otlp_endpoint;
+  if (const char* endpoint = std::getenv("OTEL_EXPORTER_OTLP_ENDPOINT"); endpoint != nullptr && options.otlp_endpoint.empty()) {
+    server.otlp_endpoint = endpoint;
+  }
+  if (const char* service = std::getenv("OTEL_SERVICE_NAME"); service != nullptr && *service != '\0') server.otlp_service = service;
   server.version = kVersion;
   server.commit = kBuildCommit;
   return server;
@@ -162,6 +168,7 @@ void ServeOptions::Describe(FieldList& fields) {
   fields.Add("kv-memory", "SIZE", &kv_memory, "memory of the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]").Bytes();
   fields.Add("policy", "NAME", &policy, "who is served first").OneOf({"fcfs", "priority", "deadline", "fair"});
   fields.Add("no-prefix-cache", "", &no_prefix_cache, "computes repeated beginnings of prompts every time");
+  fields.Add("otlp-endpoint", "URL", &otlp_endpoint, "sends traces there, http://HOST:4318; also OTEL_EXPORTER_OTLP_ENDPOINT");
   fields.Add("log-prompts", "", &log_prompts, "prompts stand in the log");
   machine.Describe(fields);
   output.Describe(fields);

@@ -14,6 +14,7 @@
 #include "server/openai/generation.h"
 #include "server/openai/routes.h"
 #include "server/openai/serving.h"
+#include "server/span_exporter.h"
 
 namespace skein::server {
 namespace {
@@ -79,6 +80,7 @@ class Server::Impl {
   }
 
   void OnAnswer(const AnswerNote& note);
+  void Trace(const AnswerNote& note, const AccessFigures& figures);
 
   ServerOptions options;
   const Logger& logger;
@@ -86,6 +88,7 @@ class Server::Impl {
   Readiness readiness;
   RouteContext context;
   std::function<void()> drained;  // I/O thread
+  std::unique_ptr<SpanExporter> spans;  // null: no traces
   std::latch started{1};
   bool stopped = false;
   std::unique_ptr<HttpServer> http;  // last: its thread uses all of the above
@@ -104,6 +107,7 @@ void Server::Impl::OnAnswer(const AnswerNote& note) {
   } else if (generated) {
     figures = alive->second->FiguresWhenGone();
   }
+  if (spans != nullptr && note.request != nullptr) Trace(note, figures);
   if (!logger.Wants(LogLevel::kInfo)) return;
   // Probes and scrapes come every few seconds and say nothing.
   const bool probe = note.route == "/live" || note.route == "/ready" || note.route == "/health" || note.route == "/metrics";
@@ -130,10 +134,41 @@ void Server::Impl::OnAnswer(const AnswerNote& note) {
   logger.Write(LogLevel::kInfo, "request", fields);
 }
 
+// Requests for work only; names as OpenTelemetry's conventions for generative AI have them.
+void Server::Impl::Trace(const AnswerNote& note, const AccessFigures& figures) {
+  const std::string_view operation = note.route == "/v1/chat/completions" ? "chat"
+                                     : note.route == "/v1/completions"    ? "text_completion"
+                                     : note.route == "/v1/embeddings"     ? "embeddings"
+                                                                          : "";
+  if (operation.empty()) return;
+  const auto now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch());
+  Span span;
+  span.name = fmt::format("{} {}", operation, options.card.id);
+  span.traceparent = note.request->traceparent;
+  span.end_unix_ns = now_ns.count();
+  span.begin_unix_ns = (now_ns - note.duration).count();
+  span.attributes = {{"gen_ai.operation.name", std::string(operation)},
+                     {"gen_ai.provider.name", std::string("skein")},
+                     {"gen_ai.request.model", options.card.id},
+                     {"http.response.status_code", std::int64_t{note.status}},
+                     {"skein.request.id", note.request->id},
+                     {"gen_ai.usage.input_tokens", figures.prompt_tokens},
+                     {"gen_ai.usage.output_tokens", figures.completion_tokens},
+                     {"skein.usage.cached_tokens", figures.cached_tokens},
+                     {"skein.queue_ms", figures.queue_ms},
+                     {"skein.time_to_first_token_ms", figures.first_token_ms}};
+  if (!figures.finish_reason.empty()) span.attributes.push_back({"gen_ai.response.finish_reason", figures.finish_reason});
+  if (note.status >= 500 || note.cut) span.error = note.cut ? "the client left" : "the server failed";
+  spans->Add(std::move(span));
+}
+
 Result<std::unique_ptr<Server>> Server::Start(ServerOptions options, engine::EngineClient& engine, const Clock& clock,
                                               const Logger& log) {
   auto impl = std::make_unique<Impl>(std::move(options), engine, clock, log);
   Impl& made = *impl;
+  if (!made.options.otlp_endpoint.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(made.spans, SpanExporter::Create({.endpoint = made.options.otlp_endpoint, .service = made.options.otlp_service}));
+  }
   HttpOptions http = made.options.http;
   http.log = [&log](LogLevel level, std::string_view text) { log.Write(level, text); };
   http.on_answer = [&made](const AnswerNote& note) { made.OnAnswer(note); };

@@ -28,6 +28,8 @@ struct ServerOptions {
   bool reasoning = false;             // the model's template knows <think>
   bool log_prompts = false;
   std::string version, commit;        // for /version
+  std::string otlp_endpoint;          // a collector of traces (SpanExporter); empty: none
+  std::string otlp_service = "skein";
 };
 
 class Server {
