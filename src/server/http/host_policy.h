@@ -25,8 +25,8 @@ class HostPolicy {
     bool tls = false;
     std::string address;  // that we are bound to, without brackets
     int port = 0;
-    std::vector<std::string> hosts;    // allowed names beside the own ones, without ports
-    std::vector<std::string> origins;  // allowed origins beside the own ones
+    std::vector<std::string> hosts = {};    // allowed names beside the own ones, without ports
+    std::vector<std::string> origins = {};  // allowed origins beside the own ones
   };
   explicit HostPolicy(Own own);
 

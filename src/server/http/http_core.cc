@@ -25,8 +25,9 @@ constexpr int kAcceptsPerTurn = 64;
 constexpr std::size_t kDescriptorsKept = 64;
 // What the kernel holds of our answers for a client that reads slowly, beside what we hold ourselves.
 constexpr int kKernelSendBytes = 128 * 1024;
-// A client that has been sending its headers for longer than this makes place for a new one when all are taken.
-constexpr std::chrono::seconds kSlowHead{1};
+// A connection that has been idle, or sending its headers, for longer than this makes place for a new one when all
+// places are taken.
+constexpr std::chrono::seconds kGrace{1};
 // Until the next try when there was no place or no descriptor for a connection.
 constexpr std::chrono::milliseconds kAcceptPause{50};
 
@@ -183,16 +184,25 @@ void HttpCore::Remove(ConnectionList::iterator place) {
 
 void HttpCore::WaitForConnections() {
   acceptor_.async_wait(tcp::acceptor::wait_read, [this](const error_code& error) {
-    if (!error) AcceptSome();
+    if (!error && acceptor_.is_open()) AcceptSome();
   });
 }
 
 void HttpCore::AcceptSome() {
   for (int k = 0; k < kAcceptsPerTurn; ++k) {
-    if (all_.size() >= connections_max_ && !MakePlace()) return PauseAccepting();
+    if (all_.size() >= connections_max_) {
+      if (!SomebodyWaits()) return WaitForConnections();
+      if (!MakePlace()) return PauseAccepting();
+      // The closed one leaves the list first.
+      return Post([this] {
+        if (acceptor_.is_open()) AcceptSome();
+      });
+    }
     if (!AcceptOne()) return;
   }
-  Post([this] { WaitForConnections(); });
+  Post([this] {
+    if (acceptor_.is_open()) WaitForConnections();
+  });
 }
 
 bool HttpCore::AcceptOne() {
@@ -207,8 +217,7 @@ bool HttpCore::AcceptOne() {
   if (error == boost::asio::error::no_descriptors || error.value() == ENFILE || error.value() == ENOBUFS ||
       error.value() == ENOMEM) {
     // The kernel looks for a descriptor before it looks for a client.
-    pollfd waiting{.fd = acceptor_.native_handle(), .events = POLLIN, .revents = 0};
-    if (::poll(&waiting, 1, 0) == 0) {
+    if (!SomebodyWaits()) {
       WaitForConnections();
       return false;
     }
@@ -232,15 +241,22 @@ bool HttpCore::AcceptOne() {
   return true;
 }
 
-// Closes the connection that has been idle for longest, or else the one that has sent its headers for longest.
+bool HttpCore::SomebodyWaits() {
+  pollfd waiting{.fd = acceptor_.native_handle(), .events = POLLIN, .revents = 0};
+  return ::poll(&waiting, 1, 0) > 0;
+}
+
+// Closes the connection that has been idle for longest, or else the one that has sent its headers for longest. Not one
+// that has only just come: its request may be on its way.
 bool HttpCore::MakePlace() {
+  const auto since = std::chrono::steady_clock::now() - kGrace;
   Connection* idle = nullptr;
   Connection* slow = nullptr;
   for (const auto& connection : all_) {
+    if (connection->since() > since) continue;
     if (connection->idle() && (idle == nullptr || connection->since() < idle->since())) idle = connection.get();
     if (connection->reading_head() && (slow == nullptr || connection->since() < slow->since())) slow = connection.get();
   }
-  if (slow != nullptr && std::chrono::steady_clock::now() - slow->since() < kSlowHead) slow = nullptr;
   Connection* victim = idle != nullptr ? idle : slow;
   if (victim != nullptr) victim->Close();
   return victim != nullptr;

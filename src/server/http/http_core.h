@@ -68,6 +68,7 @@ class HttpCore : public std::enable_shared_from_this<HttpCore> {
   void WaitForConnections();
   void AcceptSome();
   bool AcceptOne();  // whether there may be more
+  bool SomebodyWaits();
   bool MakePlace();
   void PauseAccepting();
   void FlushQueued();
