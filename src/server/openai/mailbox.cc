@@ -11,15 +11,12 @@ std::shared_ptr<Mailbox> Mailbox::Create(Post post, std::function<void()> wake) 
 }
 
 void Mailbox::Push(std::shared_ptr<ChoiceSink> sink, engine::SinkEvent event) {
-  bool first = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (closed_) return;
-    first = letters_.empty();
-    letters_.push_back({std::move(sink), std::move(event)});
-  }
-  // Whoever delivers takes everything that lies here, so that a step of many sequences is one post.
-  if (first) post_([self = shared_from_this()] { self->Deliver(); });
+  const std::lock_guard lock(mutex_);
+  if (closed_) return;
+  letters_.push_back({std::move(sink), std::move(event)});
+  // Whoever delivers takes everything that lies here, so that a step of many sequences is one post. Under the lock, so
+  // that nothing is posted any more once Close has returned.
+  if (letters_.size() == 1) post_([self = shared_from_this()] { self->Deliver(); });
 }
 
 void Mailbox::Deliver() {

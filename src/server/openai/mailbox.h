@@ -33,7 +33,7 @@ class ChoiceSink;
 
 class Mailbox : public std::enable_shared_from_this<Mailbox> {
  public:
-  // Runs a function on the I/O thread; callable by any thread.
+  // Runs a function on the I/O thread, later; callable by any thread.
   using Post = std::function<void(std::function<void()>)>;
 
   // `wake` is called by the I/O thread when sinks have room again: EngineClient::Wake is meant.
@@ -41,7 +41,7 @@ class Mailbox : public std::enable_shared_from_this<Mailbox> {
 
   // The engine thread's side.
   void Push(std::shared_ptr<ChoiceSink> sink, engine::SinkEvent event);
-  // Any thread: drops what lies here and whatever comes later.
+  // Any thread: drops what lies here and whatever comes later. Nothing is posted afterwards.
   void Close();
   // A sink has room again. I/O thread.
   void Wake() { wake_(); }
