@@ -27,9 +27,9 @@ std::uint32_t Scheduler::GoingOn() const {
       std::ranges::count_if(running_, [](const Sequence* each) { return each->running && !each->paused; }));
 }
 
-// Blocks left free at admission, so that nobody is preempted right away: a sequence takes one in 16 steps, so one for four
-// sequences lasts for four steps. More would leave memory idle for the sake of answers that may end before they need it.
-std::uint32_t Scheduler::Reserve() const { return (GoingOn() + 3) / 4; }
+// Blocks left free at admission, so that nobody is preempted right away: a sequence takes one in 16 steps, so one for
+// eight sequences lasts for two steps. More would leave memory idle for the sake of answers that may end before they need it.
+std::uint32_t Scheduler::Reserve() const { return (GoingOn() + 7) / 8; }
 
 // When the first one waiting finds no room and outranks some of those that run, they give way, before the plan has rows
 // for them. All or nothing: nobody gives way when that would not make enough room.
