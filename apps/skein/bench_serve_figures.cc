@@ -34,16 +34,19 @@ bool Keeps(const Goals& goals, const RequestOutcome& outcome) {
          within(goals.tpot_ms, TimePerToken(outcome).value_or(0)) && within(goals.e2el_ms, kMilliseconds * outcome.end_s);
 }
 
-// Counted by reason; a hostile server can make as many as there are requests.
+// The most frequent reasons; a hostile server can make as many as there are requests.
 std::vector<std::pair<std::string, std::size_t>> CountFailures(const std::vector<RequestOutcome>& outcomes) {
-  std::map<std::string, std::size_t> counts;
+  std::map<std::string_view, std::size_t> counts;
   for (const RequestOutcome& outcome : outcomes) {
-    if (outcome.completed) continue;
-    const bool known = counts.contains(outcome.failure) || counts.size() + 1 < Figures::kReasonsMax;
-    ++counts[known ? outcome.failure : std::string(kOther)];
+    if (!outcome.completed) ++counts[outcome.failure];
   }
   std::vector<std::pair<std::string, std::size_t>> sorted(counts.begin(), counts.end());
   std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (sorted.size() <= Figures::kReasonsMax) return sorted;
+  std::size_t others = 0;
+  for (std::size_t i = Figures::kReasonsMax - 1; i < sorted.size(); ++i) others += sorted[i].second;
+  sorted.resize(Figures::kReasonsMax - 1);
+  sorted.emplace_back(kOther, others);
   return sorted;
 }
 

@@ -288,6 +288,18 @@ TEST(Figures, CountsWhatWasCompletedAndGood) {
   EXPECT_NE(TableOf(figures).find("status 429: full"), std::string::npos);
 }
 
+TEST(Figures, TheMostFrequentReasonsAreKept) {
+  // Behind a hundred reasons that came once, the one that matters would not be seen.
+  std::vector<RequestOutcome> outcomes(150);
+  for (std::size_t i = 0; i < outcomes.size(); ++i) outcomes[i].failure = i < 100 ? "once " + std::to_string(i) : "status 429: full";
+  const Figures figures = FiguresOf({}, outcomes, 1, 1);
+  ASSERT_EQ(figures.failures.size(), Figures::kReasonsMax);
+  EXPECT_EQ(figures.failures.front(), (std::pair<std::string, std::size_t>("status 429: full", 50)));
+  std::size_t sum = 0;
+  for (const auto& [reason, count] : figures.failures) sum += count;
+  EXPECT_EQ(sum, 150u);
+}
+
 TEST(Figures, GoalsAreReadStrictly) {
   // A goal that is silently dropped makes every request good.
   for (const char* text : {"", "ttft", "ttft:", "ttft:0", "ttft:nan", "ttft:5x", "itl:5", "ttft:5,,", "ttft:-1"}) {
