@@ -38,7 +38,7 @@ Result<double> RateOf(const std::string& text) {
   return rate;
 }
 
-// The first word of the file, or OPENAI_API_KEY, or nothing.
+// The first key of a file such as the server's (`#` begins a comment), or OPENAI_API_KEY, or nothing.
 Result<std::string> ApiKey(const std::string& path) {
   std::string text;
   if (path.empty()) {
@@ -46,7 +46,10 @@ Result<std::string> ApiKey(const std::string& path) {
   } else {
     SKEIN_ASSIGN_OR_RETURN(text, ReadTextFile(path, "--api-key-file", kKeyFileBytesMax));
   }
-  const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  while (begin < text.size() && text[begin] == '#') {
+    begin = std::min(text.find_first_not_of(" \t\r\n", std::min(text.find('\n', begin), text.size())), text.size());
+  }
   const std::string key = text.substr(begin, std::min(text.find_first_of(" \t\r\n", begin), text.size()) - begin);
   const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c <= '~'; });
   if (!visible || (key.empty() && !path.empty())) {
@@ -109,7 +112,7 @@ void BenchServeOptions::Describe(FieldList& fields) {
   fields.Add("base-url", "URL", &base_url, "the server, without /v1").FlagOnly();
   fields.Add("endpoint", "PATH", &endpoint, "one that ends in /completions or /chat/completions").FlagOnly();
   fields.Add("model", "NAME", &model, "the model asked for [the first that the server lists]").FlagOnly();
-  fields.Add("api-key-file", "FILE", &api_key_file, "its first word is the key; also OPENAI_API_KEY").FlagOnly();
+  fields.Add("api-key-file", "FILE", &api_key_file, "its first key is sent; also OPENAI_API_KEY").FlagOnly();
   fields.Add("timeout", "S", &timeout, "seconds that one request may take").Range(0.001, 1e6).FlagOnly();
   fields.Group("Requests");
   fields.Add("dataset", "NAME", &dataset, "random, shared-prefix, or trace:FILE (JSON lines)").FlagOnly();

@@ -33,7 +33,7 @@ class FakeServer:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.lock = threading.Lock()
-        self.bodies, self.connections = [], 0
+        self.bodies, self.key = [], None
 
     def __enter__(self):
         threading.Thread(target=self._accept, daemon=True).start()
@@ -66,6 +66,8 @@ class FakeServer:
         while (header := reader.readline()) not in (b"\r\n", b""):
             if header.lower().startswith(b"content-length:"):
                 length = int(header.split(b":")[1])
+            if header.lower().startswith(b"authorization:"):
+                self.key = header.split(b":")[1].strip().decode()
         if line.startswith(b"GET /v1/models"):
             models = json.dumps({"data": [{"id": "fake"}]}).encode()
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(models), models))
@@ -138,6 +140,16 @@ class BenchServe(unittest.TestCase):
             found = json.loads(result.read_text())
             self.assertEqual((found["completed"], found["total_input_tokens"], found["total_output_tokens"]), (5, 25, 10))
             self.assertGreaterEqual(found["duration"], 0.4)
+
+    def test_keys(self):
+        with tempfile.TemporaryDirectory() as folder, FakeServer(paced(0, 0)) as server:
+            keys = Path(folder, "keys")
+            keys.write_text("# ours\n\n  secret-1 tenant admin\nsecret-2\n")
+            self.figures(server.url, "--api-key-file", keys)
+            self.assertEqual(server.key, "Bearer secret-1")
+            for text in ("", "# none\n", "#"):
+                keys.write_text(text)
+                self.assertEqual(bench(server.url, "--api-key-file", keys).returncode, 2)
 
     def test_two_thousand_streams(self):
         # A client that runs out of anything measures itself.
