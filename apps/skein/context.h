@@ -36,6 +36,8 @@ class Context {
 
   Output& out() { return out_; }
   const Logger& log() const { return log_; }
+  // The log is written by a thread of its own from now on.
+  void WriteLogBehind() { log_.WriteBehind(); }
   bool json() const { return json_; }
   bool quiet() const { return quiet_; }
   // Whether progress bars may be drawn on standard error.

@@ -175,6 +175,7 @@ void ServeOptions::Describe(FieldList& fields) {
 }
 
 Status RunServe(const ServeOptions& options, Context& context) {
+  context.WriteLogBehind();  // answers do not wait for whoever reads the log
   Life life;
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> watcher,
                          SignalWatcher::Create([&life](int signal) { life.OnSignal(signal); }));

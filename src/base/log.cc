@@ -6,8 +6,10 @@
 
 #include <chrono>
 #include <iterator>
+#include <utility>
 
 #include "base/json_writer.h"
+#include "base/log_writer.h"
 #include "base/output_file.h"
 
 namespace skein {
@@ -52,6 +54,8 @@ std::string ValueText(const LogField& field) {
 
 }  // namespace
 
+void Logger::WriteBehind() { behind_ = std::make_shared<LogWriter>(descriptor_); }
+
 void Logger::Write(LogLevel level, std::string_view text, std::span<const LogField> fields) const {
   if (!Wants(level)) return;
   std::string line;
@@ -72,6 +76,7 @@ void Logger::Write(LogLevel level, std::string_view text, std::span<const LogFie
     for (const LogField& field : fields) line += fmt::format(" {}={}", field.name, ValueText(field));
   }
   line += '\n';
+  if (behind_ != nullptr) return behind_->Push(std::move(line));
   // Nobody is left to be told when the log itself cannot be written.
   static_cast<void>(WriteAll(descriptor_, std::as_bytes(std::span(line.data(), line.size())), "the log").ok());
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,8 @@
 #include <variant>
 
 namespace skein {
+
+class LogWriter;
 
 enum class LogLevel { kError, kWarning, kInfo, kDebug };
 
@@ -30,6 +33,8 @@ class Logger {
  public:
   Logger(int descriptor, LogLevel level, bool json) : descriptor_(descriptor), level_(level), json_(json) {}
 
+  // From now on lines are written by a thread of their own (LogWriter): for a program that must not wait for its log.
+  void WriteBehind();
   bool Wants(LogLevel level) const { return level <= level_; }
   void Write(LogLevel level, std::string_view text, std::span<const LogField> fields = {}) const;
 
@@ -37,6 +42,7 @@ class Logger {
   int descriptor_;
   LogLevel level_;
   bool json_;
+  std::shared_ptr<LogWriter> behind_;  // shared by copies; none: lines are written at once
 };
 
 }  // namespace skein

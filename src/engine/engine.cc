@@ -45,6 +45,7 @@ bool Engine::StepOnce() {
     NoteFirstSteps(plan, now_ns);
     executor_->Submit(plan);
     scheduler::StepResult result = executor_->Wait();
+    counts_.step_ns += result.compute_ns;
     scheduler_.Commit(plan, std::move(result));
     executor_->Recycle(std::move(result));  // Commit leaves its storage
     ++counts_.steps;

@@ -94,6 +94,7 @@ class TokenSink {
 
 struct EngineStats {
   std::uint64_t steps = 0;
+  std::uint64_t step_ns = 0;             // time that they took to compute
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
   std::uint64_t preemptions = 0;

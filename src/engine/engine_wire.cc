@@ -31,7 +31,7 @@ void Fields(Wire& /*wire*/, T& /*value*/) {}
 
 template <class Wire, Same<EngineStats> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.steps, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
+  wire(value.steps, value.step_ns, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
        value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
        value.prefix_queries, value.prefix_hits);
 }

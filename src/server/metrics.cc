@@ -202,6 +202,8 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
   page.OwnGauge("skein_text_work_waiting", static_cast<double>(gauges.text_work_waiting),
                 "Prompts that wait to be tokenised.");
   page.OwnCounter("skein_engine_steps_total", static_cast<double>(engine.steps), "Steps of the engine.");
+  page.OwnCounter("skein_engine_step_seconds_total", static_cast<double>(engine.step_ns) * 1e-9,
+                  "Time that steps of the engine took to compute.");
   page.OwnGauge("skein_kv_blocks", engine.blocks_total, "Blocks of the KV cache.");
   page.OwnGauge("skein_kv_blocks_held", engine.blocks_held, "Blocks that running sequences hold.");
   page.OwnGauge("skein_kv_blocks_cached", engine.blocks_cached, "Blocks that only the prefix index holds.");

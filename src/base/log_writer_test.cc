@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// If these fail, a log that nobody reads stops the server, or lines are lost that had room.
+#include "base/log_writer.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <memory>
+#include <string>
+
+namespace skein {
+namespace {
+
+std::string ReadAll(int descriptor) {
+  std::string text;
+  char block[4096];
+  for (ssize_t count = 0; (count = ::read(descriptor, block, sizeof block)) > 0;) text.append(block, static_cast<std::size_t>(count));
+  return text;
+}
+
+class LogWriterTest : public testing::Test {
+ protected:
+  void SetUp() override { std::signal(SIGPIPE, SIG_IGN); }  // as the program does
+};
+
+TEST_F(LogWriterTest, LinesComeInOrderAndAllAtTheEnd) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::string wanted;
+  {
+    LogWriter writer(ends[1]);
+    for (int i = 0; i < 1000; ++i) {
+      const std::string line = "line " + std::to_string(i) + "\n";
+      wanted += line;
+      writer.Push(line);
+    }
+  }
+  ::close(ends[1]);
+  EXPECT_EQ(ReadAll(ends[0]), wanted);
+  ::close(ends[0]);
+}
+
+TEST_F(LogWriterTest, AReaderThatDoesNotReadHoldsUpNobodyAndIsToldWhatIsMissing) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  auto writer = std::make_unique<LogWriter>(ends[1], std::size_t{1} << 16);
+  const std::string line(1000, 'x');
+  for (int i = 0; i < 1000; ++i) writer->Push(line + "\n");  // a megabyte: the pipe and the queue hold less
+  std::string text;
+  char block[4096];
+  while (text.find("were dropped") == std::string::npos) {
+    writer->Push("later\n");
+    const ssize_t count = ::read(ends[0], block, sizeof block);
+    ASSERT_GT(count, 0);
+    text.append(block, static_cast<std::size_t>(count));
+  }
+  ::close(ends[0]);
+  writer.reset();
+  ::close(ends[1]);
+}
+
+TEST_F(LogWriterTest, TheEndDoesNotWaitForEver) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  {
+    LogWriter writer(ends[1]);
+    for (int i = 0; i < 500; ++i) writer.Push(std::string(1000, 'x'));
+  }
+  SUCCEED();  // or the test hangs
+  ::close(ends[0]);  // ends the thread that still writes
+}
+
+}  // namespace
+}  // namespace skein
