@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <span>
@@ -29,7 +30,13 @@ struct LogWriter::State {
 };
 
 LogWriter::LogWriter(int descriptor, std::size_t bytes_max) : state_(std::make_shared<State>(descriptor, bytes_max)) {
+  // Signals are the program's business. Whoever waits for some has blocked them on its own threads, but this one may be
+  // older, and one thread that would take them is enough for SIGTERM to end the program instead of draining it.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread([state = state_] { Run(state); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 LogWriter::~LogWriter() {

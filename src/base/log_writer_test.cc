@@ -42,6 +42,28 @@ TEST_F(LogWriterTest, LinesComeInOrderAndAllAtTheEnd) {
   ::close(ends[0]);
 }
 
+// A signal that this thread took would end the server at once, with all its answers, where it should drain.
+TEST_F(LogWriterTest, SignalsThatTheProgramWaitsForAreNotTakenByItsThread) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  LogWriter writer(ends[1]);
+  sigset_t wanted, before, pending;
+  sigemptyset(&wanted);
+  sigaddset(&wanted, SIGUSR2);
+  ::pthread_sigmask(SIG_BLOCK, &wanted, &before);  // after the thread has begun
+  ::kill(::getpid(), SIGUSR2);                     // not taken by anybody else, whom it would end
+  writer.Push("line\n");
+  char line[5];
+  EXPECT_EQ(::read(ends[0], line, sizeof line), 5);  // its thread has been running
+  ::sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGUSR2), 1);
+  const timespec at_once{};
+  EXPECT_EQ(::sigtimedwait(&wanted, nullptr, &at_once), SIGUSR2);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST_F(LogWriterTest, AReaderThatDoesNotReadHoldsUpNobodyAndIsToldWhatIsMissing) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
