@@ -37,7 +37,7 @@ class Server::Impl {
                 .clock = clock,
                 .io = {.post = [this](std::function<void()> work) { http->Post(std::move(work)); },
                        .after = [this](std::chrono::nanoseconds delay,
-                                       std::function<void()> work) { http->After(delay, std::move(work)); }},
+                                       std::function<void()> work) { return http->After(delay, std::move(work)); }},
                 .reasoning = options.reasoning,
                 .log_prompts = options.log_prompts,
                 .admission = Admission(options.running_max, options.waiting_max),

@@ -287,6 +287,8 @@ void Connection::Sweep(Time now) {
     }
     case State::kAnswering:
       if (stalled) return Close();
+      // Whoever has sent much of a next request is not read from, and would leave unnoticed.
+      if (answer_ != Answer::kNone && !WantsInput() && transport_.PeerLeft()) return Close();
       if (answer_ == Answer::kStreaming && unsent_bytes() == 0 && now - last_write_ > limits.ping_time) {
         Send(": ping\n\n");
       }

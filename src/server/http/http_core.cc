@@ -141,11 +141,14 @@ void HttpCore::Run() {
 
 void HttpCore::Post(std::function<void()> function) { boost::asio::post(io_, std::move(function)); }
 
-void HttpCore::After(std::chrono::nanoseconds delay, std::function<void()> function) {
+Timer HttpCore::After(std::chrono::nanoseconds delay, std::function<void()> function) {
   auto timer = std::make_shared<boost::asio::steady_timer>(io_, delay);
-  timer->async_wait([timer, function = std::move(function)](const error_code& error) {
-    if (!error) function();
+  // What waits does not own the timer, so that letting go of it ends the wait. The wait may be over by then, with its
+  // call still in the loop's queue: a call whose timer has gone is not made.
+  timer->async_wait([alive = std::weak_ptr<void>(timer), function = std::move(function)](const error_code& error) {
+    if (!error && !alive.expired()) function();
   });
+  return timer;
 }
 
 void HttpCore::StopAccepting() {

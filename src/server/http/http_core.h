@@ -24,6 +24,7 @@
 #include "base/status.h"
 #include "server/http/gate.h"
 #include "server/http/http_options.h"
+#include "server/http/timer.h"
 #include "server/http/transport.h"
 
 namespace skein::server {
@@ -41,7 +42,7 @@ class HttpCore : public std::enable_shared_from_this<HttpCore> {
   void Run();    // the I/O thread's function, until the loop is stopped
 
   void Post(std::function<void()> function);  // any thread
-  void After(std::chrono::nanoseconds delay, std::function<void()> function);
+  [[nodiscard]] Timer After(std::chrono::nanoseconds delay, std::function<void()> function);
   void StopAccepting();
   void CloseAll();
 

@@ -51,8 +51,8 @@ int HttpServer::port() const { return core_->endpoint().port(); }
 
 void HttpServer::Post(std::function<void()> function) { core_->Post(std::move(function)); }
 
-void HttpServer::After(std::chrono::nanoseconds delay, std::function<void()> function) {
-  core_->After(delay, std::move(function));
+Timer HttpServer::After(std::chrono::nanoseconds delay, std::function<void()> function) {
+  return core_->After(delay, std::move(function));
 }
 
 std::size_t HttpServer::connections() const { return core_->connections.load(); }

@@ -17,6 +17,7 @@
 #include "server/http/exchange.h"
 #include "server/http/http_options.h"
 #include "server/http/router.h"
+#include "server/http/timer.h"
 
 namespace skein::server {
 
@@ -31,7 +32,8 @@ class HttpServer {
   int port() const;
 
   void Post(std::function<void()> function);  // any thread: runs it on the I/O thread, in order
-  void After(std::chrono::nanoseconds delay, std::function<void()> function);  // any thread: there, later
+  // I/O thread: runs it there, later, unless the timer has been let go of by then.
+  [[nodiscard]] Timer After(std::chrono::nanoseconds delay, std::function<void()> function);
 
   std::size_t connections() const;  // any thread
   std::size_t streams() const;      // any thread: event streams that have not ended

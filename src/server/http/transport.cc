@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <openssl/err.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 namespace skein::server {
@@ -72,6 +73,11 @@ Io Transport::Write(std::string_view bytes) {
   const ssize_t sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   if (sent >= 0) return {Io::Kind::kDone, static_cast<std::size_t>(sent)};
   return {IsAgain(errno) ? Io::Kind::kAgain : Io::Kind::kError};
+}
+
+bool Transport::PeerLeft() const {
+  pollfd socket{.fd = socket_, .events = POLLRDHUP, .revents = 0};
+  return ::poll(&socket, 1, 0) > 0;
 }
 
 void Transport::ShutdownWrite() {

@@ -42,7 +42,8 @@ class Transport {
   bool wants_write() const { return wants_write_; }
   Io Read(std::span<char> into);
   Io Write(std::string_view bytes);
-  void ShutdownWrite();  // the client reads an end; what it sends can still be read
+  bool PeerLeft() const;  // whether the client has closed, at least its sending half; bytes of its may still be unread
+  void ShutdownWrite();   // the client reads an end; what it sends can still be read
 
  private:
   Io FromTls(int result);

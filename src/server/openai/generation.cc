@@ -101,7 +101,7 @@ void Generation::OnRead(ApiResult<GenerationRequest> request) {
   const std::weak_ptr<Generation> weak = weak_from_this();
   if (request_->deadline_ms > 0) {
     const std::int64_t left_ns = arrived_ns_ + request_->deadline_ms * kNsPerMs - serving_.clock.NowNs();
-    serving_.io.after(std::chrono::nanoseconds(std::max<std::int64_t>(left_ns, 0)), [weak] {
+    deadline_ = serving_.io.after(std::chrono::nanoseconds(std::max<std::int64_t>(left_ns, 0)), [weak] {
       if (const auto alive = weak.lock()) alive->OnDeadline();
     });
   }
@@ -414,6 +414,7 @@ void Generation::End(std::string_view unfinished_reason) {
     figures.finish_reason = unfinished_reason.empty() ? "done" : unfinished_reason;
   }
   exchange_ = nullptr;
+  deadline_ = nullptr;
   serving_.generations.erase(key);
   place_.reset();
   if (serving_.on_generation_end) serving_.on_generation_end();

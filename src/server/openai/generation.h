@@ -87,6 +87,7 @@ class Generation final : public ChoiceOwner, public std::enable_shared_from_this
   const std::int64_t arrived_ns_;
   std::int64_t submitted_ns_ = 0;
   std::stop_source abandoned_;  // of the work on the text pool
+  Timer deadline_;
   std::optional<Admission::Place> place_;
   std::optional<GenerationRequest> request_;
   std::optional<AnswerWriter> writer_;

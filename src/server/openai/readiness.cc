@@ -32,7 +32,7 @@ void Readiness::SendCanary() {
   spec.max_tokens = 0;
   const RequestId request = spec.request;
   if (!serving_.engine.Submit(std::move(spec), canary_).ok()) return Tell(false);
-  serving_.io.after(std::chrono::nanoseconds(kPatienceNs), [this, count = ++canary_count_, request] {
+  patience_ = serving_.io.after(std::chrono::nanoseconds(kPatienceNs), [this, count = ++canary_count_, request] {
     if (canary_ == nullptr || count != canary_count_) return;
     serving_.engine.Cancel(request);
     // Behind a long queue a canary may wait although steps are made.

@@ -39,6 +39,7 @@ class Readiness final : public ChoiceOwner {
   Serving& serving_;
   std::vector<std::function<void(bool)>> asked_;  // who waits for the canary
   std::shared_ptr<ChoiceSink> canary_;            // while it is out
+  Timer patience_;                                // with it
   std::uint64_t canary_count_ = 0;
   std::int64_t last_good_ns_ = -kFreshNs;
   std::uint64_t last_steps_ = 0;

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "engine/engine_client.h"
+#include "server/http/timer.h"
 #include "server/metrics.h"
 #include "server/openai/admission.h"
 #include "server/openai/mailbox.h"
@@ -29,7 +30,7 @@ struct HttpRequest;
 // The two ways to run something on the I/O thread.
 struct IoThread {
   std::function<void(std::function<void()>)> post;                               // any thread
-  std::function<void(std::chrono::nanoseconds, std::function<void()>)> after;  // I/O thread
+  std::function<Timer(std::chrono::nanoseconds, std::function<void()>)> after;  // I/O thread; see timer.h
 };
 
 // What a request's line in the log says beside its HTTP side. Times are in milliseconds since its arrival.
