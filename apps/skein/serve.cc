@@ -97,7 +97,7 @@ Result<api::Machine> MachineFor(const ServeOptions& options) {
   machine.kv_contexts = kKvContexts;
   machine.policy = options.policy;
   machine.prefix_cache = !options.no_prefix_cache;
-  // Every choice of an admitted request finds a place; the server's own limits are what clients meet.
+  // Sixteen choices for each admitted request; who asks for more may meet a full engine, which is 429 as well.
   machine.requests = std::max(kEngineRequestsMin, options.max_concurrency * 16);
   return machine;
 }

@@ -266,6 +266,20 @@ class Load(Case):
         self.assertEqual(self.server.complete("Hi").status, 200)
 
 
+class ManyChoices(Case):
+    def test_an_engine_full_of_choices_is_429_too(self):
+        # Clients try again after 429 and Retry-After; an error of the server's they report.
+        full = [self.server.open_stream(["a", "b"], n=128, **LONG, logprobs=20, buffer_bytes=4096) for _ in range(16)]
+        self.assertEqual(self.server.wait_metric("skein_requests_admitted", 16), 16)
+        refused = self.server.complete("one too many")
+        self.assert_error(refused, 429, code="queue_full")
+        self.assertGreaterEqual(int(refused.headers["retry-after"]), 1)
+        for stream in full:
+            stream.close()
+        self.assert_nothing_left()
+        self.assertEqual(self.server.complete("again").status, 200)
+
+
 class Ending(unittest.TestCase):
     def status_of(self, ask):
         """0 when the door is shut, or is being shut just now."""

@@ -43,4 +43,13 @@ ApiError QueueFullError(const Serving& serving) {
           .param = {}, .code = "queue_full"};
 }
 
+ApiError NotTakenError(const Status& status, Serving& serving) {
+  ApiError error = ApiErrorOf(status);
+  if (status.code() != Code::kUnavailable || serving.draining) return error;
+  serving.metrics.OnRefusedFull();
+  error.status = 429;
+  error.code = "queue_full";
+  return error;
+}
+
 }  // namespace skein::server

@@ -89,7 +89,7 @@ void Embedding::Begin(Serving& serving, std::shared_ptr<Exchange> exchange) {
         const auto alive = weak.lock();
         if (alive && !alive->ended()) alive->OnRead(std::move(request));
       });
-  if (!begun.ok()) self->Refuse(ApiErrorOf(begun));
+  if (!begun.ok()) self->Refuse(NotTakenError(begun, serving));
 }
 
 void Embedding::OnRead(ApiResult<EmbeddingRequest> request) {
@@ -102,7 +102,7 @@ void Embedding::OnRead(ApiResult<EmbeddingRequest> request) {
 }
 
 void Embedding::Start() {
-  if (const Status submitted = SubmitAll(); !submitted.ok()) Refuse(ApiErrorOf(submitted));
+  if (const Status submitted = SubmitAll(); !submitted.ok()) Refuse(NotTakenError(submitted, serving_));
 }
 
 Status Embedding::SubmitAll() {

@@ -87,7 +87,7 @@ void Generation::Read(Parse parse, std::size_t inline_bytes) {
         const auto alive = weak.lock();
         if (alive && !alive->ended()) alive->OnRead(std::move(request));
       });
-  if (!begun.ok()) Refuse(ApiErrorOf(begun));
+  if (!begun.ok()) Refuse(NotTakenError(begun, serving_));
 }
 
 void Generation::OnRead(ApiResult<GenerationRequest> request) {
@@ -123,7 +123,7 @@ void Generation::Start() {
   if (serving_.log_prompts) {
     for (const PromptTokens& prompt : request_->prompts) figures_.prompts += prompt.text;
   }
-  if (const Status submitted = SubmitAll(); !submitted.ok()) Refuse(ApiErrorOf(submitted));
+  if (const Status submitted = SubmitAll(); !submitted.ok()) Refuse(NotTakenError(submitted, serving_));
 }
 
 Status Generation::SubmitAll() {

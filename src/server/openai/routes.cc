@@ -66,7 +66,7 @@ void AnswerFromPool(Serving& serving, const std::shared_ptr<Exchange>& exchange,
           Answer(*exchange, ResponseOf(body.error(), serving));
         }
       });
-  if (!begun.ok()) Answer(*exchange, ResponseOf(ApiErrorOf(begun), serving));
+  if (!begun.ok()) Answer(*exchange, ResponseOf(NotTakenError(begun, serving), serving));
 }
 
 void TellReady(RouteContext& context, const std::shared_ptr<Exchange>& exchange) {
