@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "api/conversation.h"
 #include "build_info.h"
@@ -77,6 +78,18 @@ std::string ModelId(const ServeOptions& options, const std::string& path) {
     if (!plain) c = '-';
   }
   return id.empty() ? "model" : id;
+}
+
+// Names that a request can say, and that a log and a metric's label can hold. Checked before anything is loaded.
+Status CheckNames(const std::vector<std::string>& names) {
+  constexpr std::size_t kNameMax = 512;  // bytes; the API's `model` takes no more
+  for (const std::string& name : names) {
+    const bool plain = std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+    if (plain && !name.empty() && name.size() <= kNameMax) continue;
+    return InvalidArgument(fmt::format("--served-model-name takes 1 to {} bytes without control characters, found {}", kNameMax,
+                                       plain ? fmt::format("{} bytes", name.size()) : "a control character"));
+  }
+  return OkStatus();
 }
 
 // Changes when an answer to the same request may change.
@@ -175,6 +188,7 @@ void ServeOptions::Describe(FieldList& fields) {
 }
 
 Status RunServe(const ServeOptions& options, Context& context) {
+  SKEIN_RETURN_IF_ERROR(CheckNames(options.served_model_name));
   context.WriteLogBehind();  // answers do not wait for whoever reads the log
   Life life;
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> watcher,

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -13,7 +14,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from running_server import RunningServer, with_chat_template
+from running_server import SKEIN, RunningServer, with_chat_template
 
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 LONG = {"max_tokens": 3000, "ignore_eos": True}
@@ -329,6 +330,15 @@ class Ending(unittest.TestCase):
 
 
 class Operating(unittest.TestCase):
+    def test_names_that_no_request_can_say_are_refused_at_the_start(self):
+        # The server would run for hours before somebody finds that nobody can ask it by its name.
+        for name in ("", "two\nlines", "x" * 513):
+            with self.subTest(name=name[:20]):
+                done = subprocess.run([SKEIN, "serve", MODEL, "--port", "0", "--served-model-name", name],
+                                      capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("--served-model-name takes 1 to 512 bytes", done.stderr)
+
     def test_the_log_tells_of_each_request_and_never_its_prompt(self):
         # Nobody could say later what happened, or everybody could read what users wrote.
         trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
