@@ -19,17 +19,23 @@ void OutputOptions::Describe(FieldList& fields) {
 
 void MachineOptions::Describe(FieldList& fields) {
   fields.Group("Machine");
-  fields.Add("threads", "N", &engine.threads, "threads that compute [the cores given to this process]").Range(1, 1024);
+  fields.Add("threads", "N", &engine.threads, "threads that compute [the cores given to this process]")
+      .Range(1, 1024)
+      .CalledElsewhere({"t"});
   fields.Add("arithmetic", "NAME", &engine.arithmetic, "what is rounded where")
       .OneOf({"auto", "int8g32", "bf16t", "bf16p", "exact"});
   fields.Add("exact", "", &exact, "the same as --arithmetic exact: fp32 everywhere, weights as stored");
   fields.Add("kernels", "NAME", &engine.kernels, "with which instructions")
       .OneOf({"auto", "amx", "avx512vnni", "avx2", "ref"});
-  fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache; f32 goes with exact").OneOf({"auto", "bf16", "int8", "f32"});
+  fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache; f32 goes with exact")
+      .OneOf({"auto", "bf16", "int8", "f32"})
+      .CalledElsewhere({"kv-cache-dtype", "cache-type-k", "cache-type-v", "ctk", "ctv"});
   fields.Add("context", "N", &engine.context, "longest sequence [the model's, or what memory holds]")
-      .Range(1, kTokensMax);
+      .Range(1, kTokensMax)
+      .CalledElsewhere({"max-model-len", "ctx-size", "c"});
   fields.Add("max-num-batched-tokens", "N", &engine.step_tokens, "tokens computed in one step, at most [512]")
-      .Range(1, 65536);
+      .Range(1, 65536)
+      .CalledElsewhere({"batch-size", "ubatch-size", "b", "ub"});
 }
 
 EngineOptions MachineOptions::Resolved() const {
@@ -41,8 +47,10 @@ EngineOptions MachineOptions::Resolved() const {
 void AnswerOptions::Describe(FieldList& fields) {
   fields.Group("Answer");
   SamplingOptions& sampling = generate.sampling;
-  fields.Add("max-tokens", "N", &generate.max_tokens, "tokens of the answer, at most").Range(1, kTokensMax);
-  fields.Add("temperature", "T", &sampling.temperature, "0 always takes the likeliest token").Range(0, 100);
+  fields.Add("max-tokens", "N", &generate.max_tokens, "tokens of the answer, at most")
+      .Range(1, kTokensMax)
+      .CalledElsewhere({"predict", "n-predict", "n"});
+  fields.Add("temperature", "T", &sampling.temperature, "0 always takes the likeliest token").Range(0, 100).CalledElsewhere({"temp"});
   fields.Add("top-k", "N", &sampling.top_k, "only the N likeliest tokens; 0: all").Range(0, kTokensMax);
   fields.Add("top-p", "P", &sampling.top_p, "only the likeliest tokens that together reach P").Range(0, 1);
   fields.Add("min-p", "P", &sampling.min_p, "only tokens at least P times as likely as the likeliest").Range(0, 1);

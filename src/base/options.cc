@@ -101,6 +101,11 @@ Field& Field::Bytes() {
   return *this;
 }
 
+Field& Field::CalledElsewhere(std::vector<std::string> names) {
+  elsewhere_ = std::move(names);
+  return *this;
+}
+
 Field& Field::FlagOnly() {
   flag_only_ = true;
   return *this;

@@ -37,6 +37,8 @@ class Field {
   Field& Letter(char letter);
   // A size in bytes such as 4GiB, 512MiB or 1000000, for a target of std::uint64_t.
   Field& Bytes();
+  // Names that other programs have for the same (letters too): not taken, but whoever types one is told this flag.
+  Field& CalledElsewhere(std::vector<std::string> names);
   // Only given as a flag: neither the environment nor a file sets it.
   Field& FlagOnly();
 
@@ -68,6 +70,7 @@ class Field {
   double minimum_ = -std::numeric_limits<double>::infinity();
   double maximum_ = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices_;
+  std::vector<std::string> elsewhere_;
   std::string default_text_;
   char letter_ = 0;
   bool bytes_ = false;
@@ -116,6 +119,8 @@ class FieldList {
                      std::span<const std::string> known_elsewhere);
   Status ReadEnvironment(Environment environment);
   Field* FindFlag(std::string_view name);
+  // What may have been meant by a flag that there is not: "did you mean --context?".
+  std::string AdviceFor(std::string_view name, std::string_view command) const;
 
   std::deque<Field> fields_;  // references to fields stay valid while more are added
   std::string group_ = "Options";

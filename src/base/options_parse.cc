@@ -4,6 +4,7 @@
 // flags are applied in rising order of strength.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/edit_distance.h"
@@ -74,13 +75,8 @@ Status FieldList::ReadArguments(std::span<const std::string> arguments, std::str
       }
     }
     if (found == nullptr) {
-      const std::string nearest = NearestWord(name.substr(name.find_first_not_of('-') == std::string::npos
-                                                              ? name.size()
-                                                              : name.find_first_not_of('-')),
-                                              FlagNames());
-      const std::string advice =
-          nearest.empty() ? fmt::format("see {} --help", command) : fmt::format("did you mean --{}?", nearest);
-      return InvalidArgument(fmt::format("{} has no flag {}; {}", command, name.substr(0, 60), advice), name);
+      return InvalidArgument(fmt::format("{} has no flag {}; {}", command, name.substr(0, 60), AdviceFor(name, command)),
+                             name);
     }
     if (equals != std::string::npos) {
       flags.push_back({found, argument.substr(equals + 1)});
@@ -94,6 +90,17 @@ Status FieldList::ReadArguments(std::span<const std::string> arguments, std::str
     }
   }
   return OkStatus();
+}
+
+std::string FieldList::AdviceFor(std::string_view name, std::string_view command) const {
+  name.remove_prefix(std::min(name.find_first_not_of('-'), name.size()));
+  for (const Field& field : fields_) {
+    if (std::find(field.elsewhere_.begin(), field.elsewhere_.end(), name) == field.elsewhere_.end()) continue;
+    return field.positional_ ? fmt::format("{} is given without a flag", field.name_)
+                             : fmt::format("did you mean {}?", field.Shown());
+  }
+  const std::string nearest = NearestWord(name, FlagNames());
+  return nearest.empty() ? fmt::format("see {} --help", command) : fmt::format("did you mean --{}?", nearest);
 }
 
 Status FieldList::ReadEnvironment(Environment environment) {

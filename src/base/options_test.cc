@@ -29,10 +29,10 @@ struct Sample {
   std::vector<int> prompts{512};
 
   void Describe(FieldList& fields) {
-    fields.AddPositional("MODEL", &model, true, "a model");
+    fields.AddPositional("MODEL", &model, true, "a model").CalledElsewhere({"model", "m"});
     fields.AddPositional("PROMPT", &prompt, false, "a text");
     fields.Group("Answer");
-    fields.Add("max-tokens", "N", &max_tokens, "tokens of the answer").Range(1, 4096);
+    fields.Add("max-tokens", "N", &max_tokens, "tokens of the answer").Range(1, 4096).CalledElsewhere({"n-predict", "n"});
     fields.Add("top-p", "P", &top_p, "nucleus").Range(0, 1);
     fields.Add("seed", "N", &seed, "of the random numbers");
     fields.Add("stop", "TEXT", &stop, "ends the answer");
@@ -105,6 +105,17 @@ TEST(Options, UnknownFlagsGetTheNearestName) {
   EXPECT_EQ(Parse(sample, {"m", "p", "surplus"}).code(), Code::kInvalidArgument);
   EXPECT_EQ(Parse(sample, {}).code(), Code::kInvalidArgument);
   EXPECT_EQ(Parse(sample, {"m", "--seed"}).code(), Code::kInvalidArgument);
+}
+
+// If this failed, whoever comes from another program would search the help for what each flag is called here.
+TEST(Options, NamesThatOtherProgramsHaveAreToldOurs) {
+  Sample sample;
+  for (const char* flag : {"--n-predict", "--n-predict=3", "-n"}) {
+    EXPECT_NE(Parse(sample, {"m", flag, "3"}).message().find("did you mean --max-tokens?"), std::string::npos) << flag;
+  }
+  for (const char* flag : {"--model", "-m"}) {
+    EXPECT_NE(Parse(sample, {flag, "m"}).message().find("MODEL is given without a flag"), std::string::npos) << flag;
+  }
 }
 
 // If this failed, a configuration file would silently override what was typed.
