@@ -12,7 +12,7 @@
 namespace skein::scheduler {
 namespace {
 
-constexpr SchedulerLimits kLimits{.vocabulary = 5000, .context = 4096, .blocks = 1024, .block_tokens = 16,
+const SchedulerLimits kLimits{.vocabulary = 5000, .context = 4096, .blocks = 1024, .block_tokens = 16,
                                   .step_tokens = 256, .step_outputs = 32, .sequences = 16};
 
 SequenceState Asked(std::uint64_t id, std::int32_t prompt, std::int32_t max_tokens, TokenId first = 1) {

@@ -25,7 +25,7 @@ static std::atomic<std::size_t> allocation_count = 0;
 namespace skein::scheduler {
 namespace {
 
-constexpr SchedulerLimits kLimits{
+const SchedulerLimits kLimits{
     .vocabulary = 100, .context = 64, .blocks = 16, .block_tokens = 4, .step_tokens = 16, .step_outputs = 8, .sequences = 8};
 
 SequenceState Asked(std::uint64_t id, std::int32_t prompt, std::int32_t max_tokens) {
