@@ -78,8 +78,7 @@ int Context::columns() const {
 
 void Context::Tell(std::string_view line) const {
   if (quiet_) return;
-  const std::string text = fmt::format("{}\n", line);
-  static_cast<void>(WriteAll(STDERR_FILENO, std::as_bytes(std::span(text.data(), text.size())), "standard error").ok());
+  log_.WriteLine(std::string(line));
 }
 
 Result<std::size_t> ReadSomeStandardInput(std::span<char> block) {

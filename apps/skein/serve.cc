@@ -19,6 +19,8 @@
 #include "commands.h"
 #include "load.h"
 #include "model_cache.h"
+#include "server/http/http_server.h"
+#include "server/http/router.h"
 #include "server/server.h"
 #include "signal_watcher.h"
 #include "text/chat_template.h"
@@ -33,10 +35,12 @@ constexpr int kEngineRequestsMin = 4096;
 // What signals do: before the server is there they end the program, then they drain it, then they stop it.
 class Life {
  public:
+  explicit Life(const Context& context) : context_(context) {}
   void OnSignal(int signal) {
     const std::lock_guard lock(mutex_);
     if (server_ == nullptr) ::_exit(kStoppedExit + signal);
     if (++signals_ == 1) {
+      context_.log().Write(LogLevel::kInfo, "draining: running answers end, new ones are refused; a second signal stops at once");
       server_->Drain([this] { End(); });
     } else {
       ended_.notify_all();
@@ -60,6 +64,7 @@ class Life {
     ended_.notify_all();
   }
 
+  const Context& context_;
   std::mutex mutex_;
   std::condition_variable ended_;
   server::Server* server_ = nullptr;
@@ -136,17 +141,30 @@ server::ModelCard CardOf(const ServeOptions& options, const api::LoadedModel& lo
   return card;
 }
 
+server::HttpOptions HttpOptionsOf(const ServeOptions& options) {
+  server::HttpOptions http;
+  http.host = options.host;
+  http.port = options.port;
+  http.tls_cert = options.tls_cert;
+  http.tls_key = options.tls_key;
+  http.api_key_file = options.api_key_file;
+  // Only from the environment: a flag's value would stand in every list of processes.
+  if (const char* keys = std::getenv("SKEIN_API_KEYS")) http.api_keys = keys;
+  http.allowed_hosts = options.allowed_host;
+  http.allowed_origins = options.allowed_origin;
+  return http;
+}
+
+// A port that is taken, a key file or a certificate that cannot be read: said before a model is loaded for minutes.
+Status TryToListen(const ServeOptions& options) {
+  server::HttpOptions http = HttpOptionsOf(options);
+  http.log = [](LogLevel, std::string_view) {};  // the real start says it again
+  return server::HttpServer::Start(std::move(http), server::Router()).status();
+}
+
 server::ServerOptions ServerOptionsOf(const ServeOptions& options, server::ModelCard card) {
   server::ServerOptions server;
-  server.http.host = options.host;
-  server.http.port = options.port;
-  server.http.tls_cert = options.tls_cert;
-  server.http.tls_key = options.tls_key;
-  server.http.api_key_file = options.api_key_file;
-  // Only from the environment: a flag's value would stand in every list of processes.
-  if (const char* keys = std::getenv("SKEIN_API_KEYS")) server.http.api_keys = keys;
-  server.http.allowed_hosts = options.allowed_host;
-  server.http.allowed_origins = options.allowed_origin;
+  server.http = HttpOptionsOf(options);
   server.card = std::move(card);
   server.running_max = static_cast<std::size_t>(options.max_concurrency);
   server.waiting_max = static_cast<std::size_t>(options.max_queue);
@@ -164,21 +182,29 @@ server::ServerOptions ServerOptionsOf(const ServeOptions& options, server::Model
 }  // namespace
 
 void ServeOptions::Describe(FieldList& fields) {
-  fields.AddPositional("MODEL", &model, true, "a GGUF file, a Hugging Face folder, a name, or default");
+  fields.AddPositional("MODEL", &model, true, "a GGUF file, a Hugging Face folder, a name, or default")
+      .CalledElsewhere({"model", "m"});
   fields.Group("Serving");
   fields.Add("host", "ADDRESS", &host, "where to listen; 127.0.0.1: this machine only");
   fields.Add("port", "N", &port, "0 takes a free one and says which").Range(0, 65535);
-  fields.Add("served-model-name", "NAME", &served_model_name, "the model's name in the API; further ones are aliases [the file's]");
+  fields.Add("served-model-name", "NAME", &served_model_name, "the model's name in the API; may be repeated: aliases [the file's]")
+      .CalledElsewhere({"alias", "a"});
   fields.Add("allowed-host", "NAME", &allowed_host, "a name that clients may call this server by; may be repeated");
   fields.Add("allowed-origin", "ORIGIN", &allowed_origin, "a web page's origin that may ask; may be repeated");
-  fields.Add("api-key-file", "FILE", &api_key_file, "one key a line, then a tenant's name if wanted; also SKEIN_API_KEYS");
-  fields.Add("tls-cert", "FILE", &tls_cert, "certificate chain in PEM; with --tls-key");
-  fields.Add("tls-key", "FILE", &tls_key, "private key in PEM");
+  fields.Add("api-key-file", "FILE", &api_key_file, "one key a line, then a tenant's name if wanted; also SKEIN_API_KEYS")
+      .CalledElsewhere({"api-key"});
+  fields.Add("tls-cert", "FILE", &tls_cert, "certificate chain in PEM; with --tls-key")
+      .CalledElsewhere({"ssl-certfile", "ssl-cert-file"});
+  fields.Add("tls-key", "FILE", &tls_key, "private key in PEM").CalledElsewhere({"ssl-keyfile", "ssl-key-file"});
   fields.Group("Load");
   fields.Add("max-concurrency", "N", &max_concurrency, "requests admitted at once").Range(1, 65536);
   fields.Add("max-queue", "N", &max_queue, "requests that wait; beyond: 429").Range(0, 1 << 20);
-  fields.Add("max-num-seqs", "N", &max_num_seqs, "sequences computed in one step, at most").Range(1, 4096);
-  fields.Add("kv-memory", "SIZE", &kv_memory, "memory of the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]").Bytes();
+  fields.Add("max-num-seqs", "N", &max_num_seqs, "sequences computed in one step, at most")
+      .Range(1, 4096)
+      .CalledElsewhere({"parallel", "np"});
+  fields.Add("kv-memory", "SIZE", &kv_memory, "memory of the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]")
+      .Bytes()
+      .CalledElsewhere({"gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-memory"});
   fields.Add("policy", "NAME", &policy, "who is served first").OneOf({"fcfs", "priority", "deadline", "fair"});
   fields.Add("no-prefix-cache", "", &no_prefix_cache, "computes repeated beginnings of prompts every time");
   fields.Add("otlp-endpoint", "URL", &otlp_endpoint, "sends traces there, http://HOST:4318; also OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -190,10 +216,12 @@ void ServeOptions::Describe(FieldList& fields) {
 Status RunServe(const ServeOptions& options, Context& context) {
   SKEIN_RETURN_IF_ERROR(CheckNames(options.served_model_name));
   context.WriteLogBehind();  // answers do not wait for whoever reads the log
-  Life life;
+  Life life(context);
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<SignalWatcher> watcher,
                          SignalWatcher::Create([&life](int signal) { life.OnSignal(signal); }));
   SKEIN_ASSIGN_OR_RETURN(const api::Machine machine, MachineFor(options));
+  SKEIN_RETURN_IF_ERROR(TryToListen(options));
+  context.log().Write(LogLevel::kInfo, fmt::format("loading {}", options.model));
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<api::LoadedModel> loaded,
                          LoadForMeasuring(options.model, machine, context));
   const std::string& source = loaded->file().chat_template();
@@ -215,6 +243,11 @@ Status RunServe(const ServeOptions& options, Context& context) {
                          server::Server::Start(std::move(server_options), loaded->client(), clock, context.log()));
   life.SetServer(server.get());
   const ModelInfo& info = loaded->info();
+  if (machine.context == 0 && info.context < info.model_context) {
+    context.log().Write(LogLevel::kWarning, fmt::format("the KV cache holds a context of {} tokens, the model was made for {}; raise "
+                                                        "--kv-memory for longer prompts",
+                                                        info.context, info.model_context));
+  }
   const auto kv_tokens = static_cast<std::uint64_t>(loaded->limits().blocks) *
                          static_cast<std::uint64_t>(loaded->limits().block_tokens);
   context.log().Write(LogLevel::kInfo,

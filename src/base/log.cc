@@ -75,6 +75,10 @@ void Logger::Write(LogLevel level, std::string_view text, std::span<const LogFie
     line = fmt::format("skein: {}{}", level == LogLevel::kWarning ? "note: " : "", text);
     for (const LogField& field : fields) line += fmt::format(" {}={}", field.name, ValueText(field));
   }
+  WriteLine(std::move(line));
+}
+
+void Logger::WriteLine(std::string line) const {
   line += '\n';
   if (behind_ != nullptr) return behind_->Push(std::move(line));
   // Nobody is left to be told when the log itself cannot be written.

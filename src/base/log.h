@@ -36,6 +36,8 @@ class Logger {
   // From now on lines are written by a thread of their own (LogWriter): for a program that must not wait for its log.
   void WriteBehind();
   bool Wants(LogLevel level) const { return level <= level_; }
+  // A line for people that no level holds back; it keeps its place among the others.
+  void WriteLine(std::string line) const;
   void Write(LogLevel level, std::string_view text, std::span<const LogField> fields = {}) const;
 
  private:

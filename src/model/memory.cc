@@ -116,7 +116,7 @@ std::string ShownBytes(std::uint64_t bytes) {
 Status CheckMemory(const MemoryNeed& need, const MemoryLimit& limit) {
   if (need.total() <= limit.bytes) return OkStatus();
   return LimitExceeded(
-      fmt::format("memory: the model needs {} (weights {}, KV cache {}, scratch {}), {} allows {}; lower --context, take a "
+      fmt::format("memory: the model needs {} (weights {}, KV cache {}, scratch {}), {} allows {}; lower --context or --kv-memory, take a "
                   "smaller model or free memory",
                   ShownBytes(need.total()), ShownBytes(need.weights_bytes), ShownBytes(need.kv_bytes),
                   ShownBytes(need.scratch_bytes), limit.reason, ShownBytes(limit.bytes)),

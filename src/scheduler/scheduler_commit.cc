@@ -42,8 +42,8 @@ Status CheckSampling(const SamplingParameters& sampling, std::int32_t vocabulary
   if (sampling.top_k < 0) {
     return InvalidArgument(fmt::format("top_k is {}, expected 0 (off) or more", sampling.top_k), "top_k");
   }
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1)) {
-    return InvalidArgument(fmt::format("top_p is {}, expected more than 0 and at most 1", sampling.top_p), "top_p");
+  if (!(sampling.top_p >= 0 && sampling.top_p <= 1)) {
+    return InvalidArgument(fmt::format("top_p is {}, expected 0 to 1", sampling.top_p), "top_p");
   }
   if (!(sampling.min_p >= 0 && sampling.min_p <= 1)) {
     return InvalidArgument(fmt::format("min_p is {}, expected 0 to 1", sampling.min_p), "min_p");

@@ -253,7 +253,7 @@ TEST(SchedulerTest, ImpossibleRequestsAreRefusedWithNumbers) {
   state.tokens[1] = 100;
   EXPECT_EQ(scheduler.Check(state).code(), Code::kLimit);
   state = Asked(1, 2, 1);
-  state.sampling.top_p = 0;
+  state.sampling.top_p = -0.1F;
   EXPECT_EQ(scheduler.Check(state).field(), "top_p");
   state.sampling = {.temperature = std::numeric_limits<float>::quiet_NaN()};
   EXPECT_EQ(scheduler.Check(state).field(), "temperature");

@@ -4,12 +4,15 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "base/edit_distance.h"
 #include "server/http/error_response.h"
 
 namespace skein::server {
 namespace {
 
+constexpr std::size_t kShownPath = 100;  // bytes of a path in an answer
 constexpr std::string_view kMethods[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"};
 
 TurnedAway Hostile(int status, std::string_view message) {
@@ -72,7 +75,15 @@ std::variant<Admission, TurnedAway> Gate::Admit(const RequestHead& head, const s
     return TurnedAway{.response = ErrorResponse(403, "this route needs an admin's key, and the server has no keys")};
   }
   if (match.route != nullptr) return admission;
-  if (match.allow.empty()) return TurnedAway{.response = ErrorResponse(404, "there is no such route", "", "not_found")};
+  if (match.allow.empty()) {
+    std::string message = "there is no route " + path.substr(0, kShownPath);
+    std::vector<std::string> known;
+    for (const Route& route : router_.routes()) known.emplace_back(route.path);
+    if (const std::string nearest = path.size() > kShownPath ? "" : NearestWord(path, known); !nearest.empty()) {
+      message += "; did you mean " + nearest + "?";
+    }
+    return TurnedAway{.response = ErrorResponse(404, message, "", "not_found")};
+  }
   TurnedAway away{.response =
                       ErrorResponse(405, "the route has other methods: " + match.allow, "", "method_not_allowed")};
   away.response.headers.push_back({"Allow", match.allow});

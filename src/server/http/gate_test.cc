@@ -222,6 +222,23 @@ TEST(HostPolicy, ForeignOriginsAreRefused) {
   EXPECT_FALSE(secure.AllowsOrigin("http://127.0.0.1:8000", &local));
 }
 
+// A name with a scheme or a port would be taken and then match nothing: the operator would search for hours.
+TEST(HostPolicy, NamesThatCannotMatchAreRefusedAtTheStart) {
+  EXPECT_TRUE(CheckNames({}, {}).ok());
+  for (const char* host : {"llm.example.org", "LLM.example.org", "192.168.0.7", "::1", "my_host"}) {
+    EXPECT_TRUE(CheckNames({host}, {}).ok()) << host;
+  }
+  for (const char* host : {"", "https://llm.example.org", "llm.example.org/", "llm.example.org:8000", "[::1]", "*", "a b"}) {
+    EXPECT_EQ(CheckNames({host}, {}).field(), "allowed_host") << host;
+  }
+  for (const char* origin : {"https://app.example.org", "http://localhost:3000", "chrome-extension://abcdef", "https://[::1]:8443"}) {
+    EXPECT_TRUE(CheckNames({}, {origin}).ok()) << origin;
+  }
+  for (const char* origin : {"", "app.example.org", "https://app.example.org/", "https://", "://x", "*"}) {
+    EXPECT_EQ(CheckNames({}, {origin}).field(), "allowed_origin") << origin;
+  }
+}
+
 // The same over the wire: refused before the body, and without an invitation for the browser.
 TEST(HostPolicy, RefusedPagesGetNoCorsHeaders) {
   TestServer server;
@@ -254,6 +271,16 @@ TEST(RequestId, OnlyWellFormedOnesAreTaken) {
   EXPECT_FALSE(IsTraceparent("00-4BF92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
   EXPECT_FALSE(IsTraceparent("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
   EXPECT_FALSE(IsTraceparent("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more"));
+}
+
+// Otherwise who mistypes a path must guess what was wrong.
+TEST(Gate, UnknownRoutesAreNamedWithTheNearest) {
+  TestServer server;
+  const auto answer = server.Ask("GET /v1/model HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 404 ")) << answer;
+  EXPECT_NE(answer.find("there is no route /v1/model; did you mean /v1/models?"), std::string::npos) << answer;
+  const auto odd = server.Ask("GET /something/else HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  EXPECT_NE(odd.find("there is no route /something/else\""), std::string::npos) << odd;
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <arpa/inet.h>
+#include <fmt/format.h>
 
 #include "server/http/field_line.h"
 
@@ -56,6 +57,24 @@ std::optional<HostAndPort> ReadHostAndPort(std::string_view text) {
   }
   if (!rest.empty() && (rest.front() != ':' || !ReadPort(rest.substr(1), found.port))) return std::nullopt;
   return found;
+}
+
+Status CheckNames(const std::vector<std::string>& hosts, const std::vector<std::string>& origins) {
+  for (const std::string& host : hosts) {
+    const auto read = ReadHostAndPort(host);
+    if (IsV6(host) || (read && read->port < 0 && host.front() != '[')) continue;
+    return InvalidArgument(fmt::format("--allowed-host takes a name alone, such as llm.example.org, found '{}'", host),
+                           "allowed_host");
+  }
+  for (const std::string& origin : origins) {
+    const std::size_t end = origin.find("://");
+    if (end != std::string::npos && end > 0 && ReadHostAndPort(std::string_view(origin).substr(end + 3))) continue;
+    return InvalidArgument(
+        fmt::format("--allowed-origin takes a scheme and a name without a path, such as https://app.example.org, found '{}'",
+                    origin),
+        "allowed_origin");
+  }
+  return OkStatus();
 }
 
 HostPolicy::HostPolicy(Own own) : own_(std::move(own)) {

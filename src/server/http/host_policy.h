@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/status.h"
+
 namespace skein::server {
 
 // "example.test:8000" taken apart; the name in lower case, an IPv6 address without its brackets. -1: no port.
@@ -18,6 +20,9 @@ struct HostAndPort {
   int port = -1;
 };
 std::optional<HostAndPort> ReadHostAndPort(std::string_view text);
+
+// Refuses allowed names and origins that no request could match. Errors: kInvalidArgument with the flag.
+Status CheckNames(const std::vector<std::string>& hosts, const std::vector<std::string>& origins);
 
 class HostPolicy {
  public:

@@ -66,6 +66,7 @@ Status HttpCore::Open(Router router) {
   if (!options_.tls_cert.empty()) {
     SKEIN_ASSIGN_OR_RETURN(tls_, LoadTlsContext(options_.tls_cert, options_.tls_key));
   }
+  SKEIN_RETURN_IF_ERROR(CheckNames(options_.allowed_hosts, options_.allowed_origins));
   SKEIN_RETURN_IF_ERROR(Bind());
   if (!endpoint_.address().is_loopback() && keys.empty()) {
     Log(LogLevel::kWarning,
@@ -104,7 +105,8 @@ Status HttpCore::Bind() {
   tcp::resolver resolver(io_);
   const auto found = resolver.resolve(options_.host, std::to_string(options_.port), tcp::resolver::passive, error);
   if (error || found.empty()) {
-    return InvalidArgument(fmt::format("{}: expected an address of this machine", options_.host), "host");
+    return InvalidArgument(fmt::format("--host takes an address of this machine such as 127.0.0.1 (programs of this machine "
+                                       "only) or 0.0.0.0 (all networks), found '{}'", options_.host), "host");
   }
   const tcp::endpoint wanted = found.begin()->endpoint();
   acceptor_.open(wanted.protocol(), error);
@@ -117,7 +119,11 @@ Status HttpCore::Bind() {
     const bool taken = error == boost::asio::error::address_in_use;
     return Status(Code::kUnavailable,
                   fmt::format("cannot listen on {}: {}{}", NameOf(wanted), error.message(),
-                              taken ? "; choose another --port, or 0 for a free one" : ""),
+                              taken                                              ? "; choose another --port, or 0 for a free one"
+                              : error == boost::asio::error::access_denied ? "; choose a --port from 1024"
+                              : error == boost::system::errc::address_not_available
+                                  ? "; --host is an address of this machine, or 0.0.0.0 for all of them"
+                                  : ""),
                   "port");
   }
   return OkStatus();

@@ -25,6 +25,36 @@ fit is 400 with the code `context_length_exceeded` and names both numbers.
 Where the prompt fits and `max_tokens` goes beyond the context, the answer gets what is left of the context.
 )";
 
+constexpr std::string_view kOtherRoutes =
+    R"(
+## Routes without a body
+
+| route | answers |
+|---|---|
+| `GET /v1/models`, `GET /v1/models/{id}` | the model served and its aliases, with `max_model_len` |
+| `GET /live` | 200 while the process runs; open without a key |
+| `GET /ready`, `GET /health` | 200 while the engine makes steps and new work is taken, else 503; open without a key |
+| `GET /metrics` | Prometheus text |
+| `GET /version` | `{"version", "commit"}` |
+
+## Headers
+
+`Authorization: Bearer KEY` (or `x-api-key: KEY`) where the server has keys. `X-Request-Id` is taken over when it is 1 to 128 of `A-Za-z0-9._-`, and
+stands in every answer and in the log; `traceparent` (W3C Trace Context) likewise. 429 and 503 come with `Retry-After` in seconds.
+
+## Answers
+
+    {"id":"chatcmpl-…","object":"chat.completion","created":1796000000,"model":"…","system_fingerprint":"fp_…",
+     "choices":[{"index":0,"message":{"role":"assistant","content":"Hello!"},"logprobs":null,"finish_reason":"stop"}],
+     "usage":{"prompt_tokens":30,"completion_tokens":3,"total_tokens":33,"prompt_tokens_details":{"cached_tokens":16},…}}
+
+With `stream` the same comes as server-sent events: one with the role, one for every piece of text, one with the `finish_reason`, one with `usage` and no
+choices if `stream_options.include_usage` asks for it, and `data: [DONE]`. An answer that fails on its way ends with an `error` event and without `[DONE]`;
+a comment `: ping` comes after 15 seconds of silence.
+
+    data: {"id":"chatcmpl-…","object":"chat.completion.chunk",…,"choices":[{"index":0,"delta":{"content":"Hel"},"finish_reason":null}]}
+)";
+
 // Text in a cell of a table.
 std::string Cell(std::string_view text) {
   std::string out;
@@ -69,6 +99,7 @@ std::string ApiReference() {
     AppendNames(*table, FieldUse::kIgnored, "Taken and without effect:", out);
     AppendNames(*table, FieldUse::kRefused, "Refused with 400, since ignoring them would change what the answer means:", out);
   }
+  out += kOtherRoutes;
   return out;
 }
 
