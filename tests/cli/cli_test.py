@@ -177,10 +177,10 @@ class Run(Case):
     def test_settings(self):
         # A flag wins over the environment, that over the file.
         file = self.folder / "skein.toml"
-        file.write_text("max-tokens = 3\nport = 1\n[bench-model]\nrepetitions = 2\n")
+        file.write_text("max-tokens = 3\nharbour = 1\n[bench-model]\nrepetitions = 2\n")
         ask = ("run", MODEL, "ab", "--raw", "--temperature", "0", "--ignore-eos", "--config", file)
         with self.assertRaises(AssertionError):
-            self.json(*ask)  # port is no option of any command
+            self.json(*ask)  # no command has an option of this name
         file.write_text("max-tokens = 3\nrepetitions = 2\n[run]\nseed = 4\n")
         count = lambda *extra, env={}: len(self.json(*ask, *extra, env=env)["tokens"])
         self.assertEqual(count(), 3)
