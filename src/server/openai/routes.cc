@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 
@@ -54,10 +56,10 @@ void ShowModel(Serving& serving, Exchange& exchange) {
 // Routes whose whole answer is made from the request's text.
 void AnswerFromPool(Serving& serving, const std::shared_ptr<Exchange>& exchange,
                     ApiResult<std::string> (*work)(const HttpRequest&, const ModelCard&)) {
-  std::stop_source abandoned;
-  exchange->OnGone([abandoned]() mutable { abandoned.request_stop(); });
+  const auto abandoned = std::make_shared<std::stop_source>();
+  exchange->OnGone([abandoned] { abandoned->request_stop(); });
   const Status begun = RunOnPool<ApiResult<std::string>>(
-      serving, exchange, abandoned.get_token(),
+      serving, exchange, abandoned->get_token(),
       [work, &card = serving.card](const HttpRequest& request) { return work(request, card); },
       [&serving, exchange](ApiResult<std::string> body) {
         if (body.ok()) {
