@@ -27,6 +27,9 @@ class Reader final : public ChoiceOwner {
 
 class MailboxTest : public testing::Test {
  protected:
+  // Letters that nobody took hold their sinks, and those the mailbox: as the server does at its end.
+  void TearDown() override { mailbox_->Close(); }
+
   // What was posted, run as the I/O thread would.
   void RunPosted() {
     std::vector<std::function<void()>> taken;
