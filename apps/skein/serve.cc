@@ -19,6 +19,7 @@
 #include "commands.h"
 #include "load.h"
 #include "model_cache.h"
+#include "scheduler/policies/registry.h"
 #include "server/http/http_server.h"
 #include "server/http/router.h"
 #include "server/server.h"
@@ -179,6 +180,12 @@ server::ServerOptions ServerOptionsOf(const ServeOptions& options, server::Model
   return server;
 }
 
+std::vector<std::string> PolicyNames() {
+  std::vector<std::string> names;
+  for (const scheduler::Policy* policy : scheduler::Policies()) names.emplace_back(policy->name());
+  return names;
+}
+
 }  // namespace
 
 void ServeOptions::Describe(FieldList& fields) {
@@ -205,7 +212,7 @@ void ServeOptions::Describe(FieldList& fields) {
   fields.Add("kv-memory", "SIZE", &kv_memory, "memory of the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]")
       .Bytes()
       .CalledElsewhere({"gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-memory"});
-  fields.Add("policy", "NAME", &policy, "who is served first").OneOf({"fcfs", "priority", "deadline", "fair"});
+  fields.Add("policy", "NAME", &policy, "who is served first").OneOf(PolicyNames());
   fields.Add("no-prefix-cache", "", &no_prefix_cache, "computes repeated beginnings of prompts every time");
   fields.Add("otlp-endpoint", "URL", &otlp_endpoint, "sends traces there, http://HOST:4318; also OTEL_EXPORTER_OTLP_ENDPOINT");
   fields.Add("log-prompts", "", &log_prompts, "prompts stand in the log");

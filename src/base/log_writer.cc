@@ -5,14 +5,13 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "base/output_file.h"
+#include "base/thread_without_signals.h"
 
 namespace skein {
 
@@ -30,13 +29,7 @@ struct LogWriter::State {
 };
 
 LogWriter::LogWriter(int descriptor, std::size_t bytes_max) : state_(std::make_shared<State>(descriptor, bytes_max)) {
-  // Signals are the program's business. Whoever waits for some has blocked them on its own threads, but this one may be
-  // older, and one thread that would take them is enough for SIGTERM to end the program instead of draining it.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([state = state_] { Run(state); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ThreadWithoutSignals([state = state_] { Run(state); }).detach();
 }
 
 LogWriter::~LogWriter() {

@@ -61,11 +61,8 @@ class Player {
         continue;
       }
       if (each->outputs_left == 0) continue;
-      answers.tokens += 1;
-      answers.rows += 1;
+      answers = WithChunk(answers, each->position, 1);
       answers.outputs += 1;
-      answers.keys += each->position + 1;
-      answers.pairs += each->position + 1;
       steps = steps == 0 ? each->outputs_left : std::min(steps, each->outputs_left);
     }
     std::int64_t budget = 0;

@@ -12,14 +12,6 @@ constexpr std::int64_t kLargeChunk = 256, kLargeChunkTokens = 64;
 
 }  // namespace
 
-StepShape WithChunk(StepShape answers, std::int64_t position, std::int64_t tokens) {
-  answers.tokens += tokens;
-  answers.rows += 1;
-  answers.keys += position + tokens;
-  answers.pairs += tokens * position + tokens * (tokens + 1) / 2;
-  return answers;
-}
-
 std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::int64_t position, std::int64_t tokens,
                           std::int64_t target_ns) {
   if (target_ns == 0 || answers.rows == 0) return tokens;

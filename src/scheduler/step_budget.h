@@ -17,7 +17,4 @@ namespace skein::scheduler {
 std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::int64_t position, std::int64_t tokens,
                           std::int64_t target_ns);
 
-// The step with a chunk of so many tokens beside `answers`.
-StepShape WithChunk(StepShape answers, std::int64_t position, std::int64_t tokens);
-
 }  // namespace skein::scheduler

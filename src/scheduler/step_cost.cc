@@ -7,14 +7,19 @@
 
 namespace skein::scheduler {
 
+StepShape WithChunk(StepShape shape, std::int64_t position, std::int64_t tokens) {
+  shape.tokens += tokens;
+  shape.rows += 1;
+  shape.keys += position + tokens;
+  shape.pairs += tokens * position + tokens * (tokens + 1) / 2;
+  return shape;
+}
+
 StepShape ShapeOf(const StepPlan& plan) {
   StepShape shape;
   for (const PlanRow& row : plan.rows) {
     const auto tokens = static_cast<std::int64_t>(row.tokens.size());
-    shape.tokens += tokens;
-    shape.rows += 1;
-    shape.keys += row.first_position + tokens;
-    shape.pairs += tokens * row.first_position + tokens * (tokens + 1) / 2;
+    shape = WithChunk(shape, row.first_position, tokens);
     if (row.output == Output::kSample) shape.outputs += 1;
     if (row.output == Output::kScore || row.output == Output::kLogits) shape.outputs += tokens;
   }

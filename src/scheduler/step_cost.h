@@ -27,6 +27,8 @@ struct StepShape {
 };
 
 StepShape ShapeOf(const StepPlan& plan);
+// The step with one row more: `tokens` from `position` on. Outputs are the caller's to add.
+StepShape WithChunk(StepShape shape, std::int64_t position, std::int64_t tokens);
 
 // Coefficients in nanoseconds. The defaults are those of a small model (135M weights) on a few cores; measured ones
 // replace them, and Learn keeps them true.

@@ -39,12 +39,12 @@ std::size_t ConnectionsByDescriptors() {
                                             : std::max<std::size_t>(4, descriptors / 2);
 }
 
+}  // namespace
+
 std::string NameOf(const tcp::endpoint& endpoint) {
   const std::string address = endpoint.address().to_string();
   return fmt::format("{}:{}", endpoint.address().is_v6() ? "[" + address + "]" : address, endpoint.port());
 }
-
-}  // namespace
 
 HttpCore::HttpCore(HttpOptions options) : options_(std::move(options)) {
   connections_max_ = options_.limits.connections > 0 ? options_.limits.connections : ConnectionsByDescriptors();

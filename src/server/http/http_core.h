@@ -29,6 +29,9 @@
 
 namespace skein::server {
 
+// "127.0.0.1:8000", "[::1]:8000".
+std::string NameOf(const boost::asio::ip::tcp::endpoint& endpoint);
+
 class Connection;
 using ConnectionList = std::list<std::shared_ptr<Connection>>;
 

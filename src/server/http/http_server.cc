@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http/http_server.h"
 
-#include <csignal>
 #include <utility>
 
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include "base/thread_without_signals.h"
 #include "server/http/http_core.h"
 
 namespace skein::server {
@@ -30,21 +30,13 @@ Result<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, Route
 
 HttpServer::HttpServer(std::shared_ptr<HttpCore> core) : core_(std::move(core)) {
   core_->Start();
-  // Signals are the program's business, on its own thread; and SIGPIPE must not end us when TLS writes.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([core = core_] { core->Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = ThreadWithoutSignals([core = core_] { core->Run(); });  // also because of SIGPIPE, which TLS writes may cause
 }
 
 HttpServer::~HttpServer() { Stop(); }
 
 std::string HttpServer::url() const {
-  const auto endpoint = core_->endpoint();
-  const std::string address = endpoint.address().to_string();
-  return fmt::format("{}://{}:{}", core_->tls() ? "https" : "http",
-                     endpoint.address().is_v6() ? "[" + address + "]" : address, endpoint.port());
+  return fmt::format("{}://{}", core_->tls() ? "https" : "http", NameOf(core_->endpoint()));
 }
 
 int HttpServer::port() const { return core_->endpoint().port(); }

@@ -31,16 +31,17 @@ HttpResponse ResponseOf(const ApiError& error, const Serving& serving) {
   return response;
 }
 
-ApiError DrainingError() {
-  return {.status = 503, .message = "the server is being stopped and takes no new work; ask another one", .param = {},
-          .code = "draining"};
-}
-
-ApiError QueueFullError(const Serving& serving) {
-  return {.status = 429,
-          .message = fmt::format("all places are taken: {} requests run and {} wait; try again in {} s",
-                                 serving.admission.running(), serving.admission.waiting(), serving.RetryAfterSeconds()),
-          .param = {}, .code = "queue_full"};
+ApiResult<Admission::Place> EnterServer(Serving& serving) {
+  if (serving.draining) {
+    return ApiError{.status = 503, .message = "the server is being stopped and takes no new work; ask another one", .param = {},
+                    .code = "draining"};
+  }
+  if (std::optional<Admission::Place> place = serving.admission.TryEnter()) return std::move(*place);
+  serving.metrics.OnRefusedFull();
+  return ApiError{.status = 429,
+                  .message = fmt::format("all places are taken: {} requests run and {} wait; try again in {} s",
+                                         serving.admission.running(), serving.admission.waiting(), serving.RetryAfterSeconds()),
+                  .param = {}, .code = "queue_full"};
 }
 
 ApiError NotTakenError(const Status& status, Serving& serving) {
@@ -50,6 +51,17 @@ ApiError NotTakenError(const Status& status, Serving& serving) {
   error.status = 429;
   error.code = "queue_full";
   return error;
+}
+
+std::optional<ApiError> FailureOf(const engine::FinishedEvent& event) {
+  if (event.reason == engine::FinishReason::kError) {
+    return ApiError{.status = 500, .message = event.error.empty() ? "a step of the engine failed" : event.error,
+                    .param = {}, .code = {}};
+  }
+  if (event.reason == engine::FinishReason::kCancelled) {
+    return ApiError{.status = 503, .message = "the server was stopped before the answer was done", .param = {}, .code = {}};
+  }
+  return std::nullopt;
 }
 
 }  // namespace skein::server

@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "server/openai/encode_within.h"
 #include "server/openai/messages.h"
+#include "text/rendered_tokens.h"
 
 namespace skein::server {
 namespace {
@@ -16,15 +16,6 @@ namespace json = boost::json;
 
 constexpr std::string_view kWhitespace = " \t\r\n\v\f";
 constexpr std::string_view kOpensReasoning = "<think>";
-
-// The time for templates that write a date: ISO 8601, no zone.
-std::string LocalTime() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  if (::localtime_r(&now, &parts) == nullptr) return "1970-01-01T00:00:00";
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                     parts.tm_hour, parts.tm_min, parts.tm_sec);
-}
 
 std::string_view Trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kWhitespace);
@@ -85,18 +76,6 @@ std::optional<ApiError> ReadVariables(const Fields& fields, text::RenderInput& i
   return std::nullopt;
 }
 
-// Tokens of the first bytes of a prompt. Special tokens are found only in what the template wrote.
-std::vector<TokenId> EncodeBeginning(const text::RenderedPrompt& prompt, std::size_t bytes, bool add_special,
-                                     const text::Tokenizer& tokenizer) {
-  std::vector<text::TextPart> parts;
-  parts.reserve(prompt.spans.size());
-  for (const text::Span& span : prompt.spans) {
-    if (span.begin >= bytes) break;
-    parts.push_back({std::string_view(prompt.text).substr(span.begin, std::min(span.end, bytes) - span.begin), span.trusted});
-  }
-  return tokenizer.Encode(parts, add_special);
-}
-
 ApiError TemplateError(const Status& status) {
   // A variable of the client's that is the engine's is the only error that has a field.
   const std::string_view field = status.field().empty() ? "messages" : "chat_template_kwargs";
@@ -120,7 +99,7 @@ ApiResult<ChatPrompt> RenderChat(const Fields& fields, bool add_special, const M
   input.add_generation_prompt = !continues && fields.Flag("add_generation_prompt");
   if (!card.bos.empty()) input.bos_token = card.bos;
   if (!card.eos.empty()) input.eos_token = card.eos;
-  input.now = LocalTime();
+  input.now = text::LocalTime();
   Result<text::RenderedPrompt> prompt = card.chat_template->Render(input);
   if (!prompt.ok()) return TemplateError(prompt.status());
   if (continues) {
@@ -129,7 +108,7 @@ ApiResult<ChatPrompt> RenderChat(const Fields& fields, bool add_special, const M
   }
   ChatPrompt out;
   out.opens_reasoning = OpensReasoning(*prompt);
-  const auto encode = [&](std::size_t bytes) { return EncodeBeginning(*prompt, bytes, add_special, *card.tokenizer); };
+  const auto encode = [&](std::size_t bytes) { return text::EncodeRendered(*card.tokenizer, *prompt, add_special, bytes); };
   SKEIN_API_ASSIGN_OR_RETURN(out.tokens, EncodeWithin(prompt->text.size(), encode, "messages", card));
   out.text = std::move(prompt->text);
   if (out.tokens.empty()) return BadField("messages", "the model's chat template made an empty prompt of these messages");

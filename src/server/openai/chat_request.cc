@@ -4,14 +4,12 @@
 #include "server/openai/chat_prompt.h"
 #include "server/openai/field_tables.h"
 #include "server/openai/generation_fields.h"
-#include "server/openai/json_body.h"
 #include "server/openai/prompts.h"
 
 namespace skein::server {
 
 ApiResult<GenerationRequest> ParseChat(const HttpRequest& request, const ModelCard& card) {
-  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ParseJsonBody(request.body));
-  if (std::optional<ApiError> error = CheckFields(body, ChatFields())) return *error;
+  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ReadBody(request.body, ChatFields()));
   const Fields fields(body, ChatFields());
   GenerationRequest out;
   out.kind = GenerationRequest::Kind::kChat;

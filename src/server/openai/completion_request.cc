@@ -5,7 +5,6 @@
 
 #include "server/openai/field_tables.h"
 #include "server/openai/generation_fields.h"
-#include "server/openai/json_body.h"
 #include "server/openai/prompts.h"
 
 namespace skein::server {
@@ -30,8 +29,7 @@ std::optional<ApiError> ReadOwnFields(const Fields& fields, std::int32_t wanted,
 }  // namespace
 
 ApiResult<GenerationRequest> ParseCompletion(const HttpRequest& request, const ModelCard& card) {
-  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ParseJsonBody(request.body));
-  if (std::optional<ApiError> error = CheckFields(body, CompletionFields())) return *error;
+  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ReadBody(request.body, CompletionFields()));
   const Fields fields(body, CompletionFields());
   GenerationRequest out;
   out.kind = GenerationRequest::Kind::kCompletion;

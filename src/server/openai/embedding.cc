@@ -69,12 +69,9 @@ std::string EmbeddingBody(const EmbeddingRequest& request, std::vector<std::vect
 void Embedding::Begin(Serving& serving, std::shared_ptr<Exchange> exchange) {
   const std::shared_ptr<Embedding> self(new Embedding(serving, std::move(exchange)));
   serving.embeddings.emplace(&self->exchange_->request(), self);
-  if (serving.draining) return self->Refuse(DrainingError());
-  self->place_ = serving.admission.TryEnter();
-  if (!self->place_) {
-    serving.metrics.OnRefusedFull();
-    return self->Refuse(QueueFullError(serving));
-  }
+  ApiResult<Admission::Place> place = EnterServer(serving);
+  if (!place.ok()) return self->Refuse(place.error());
+  self->place_ = std::move(place).value();
   const std::weak_ptr<Embedding> weak = self;
   self->exchange_->OnGone([weak] {
     const auto alive = weak.lock();
@@ -133,13 +130,7 @@ void Embedding::OnEvent(std::size_t index, engine::SinkEvent event) {
   }
   const auto* end = std::get_if<engine::FinishedEvent>(&event);
   if (end == nullptr) return;
-  if (end->reason == engine::FinishReason::kError) {
-    return Refuse({.status = 500, .message = end->error.empty() ? "a step of the engine failed" : end->error,
-                   .param = {}, .code = {}});
-  }
-  if (end->reason == engine::FinishReason::kCancelled) {
-    return Refuse({.status = 503, .message = "the server was stopped before the answer was done", .param = {}, .code = {}});
-  }
+  if (const std::optional<ApiError> failure = FailureOf(*end)) return Refuse(*failure);
   input.finished = true;
   --unfinished_;
 }

@@ -5,14 +5,12 @@
 
 #include "server/openai/field_tables.h"
 #include "server/openai/generation_fields.h"
-#include "server/openai/json_body.h"
 #include "server/openai/prompts.h"
 
 namespace skein::server {
 
 ApiResult<EmbeddingRequest> ParseEmbedding(const HttpRequest& request, const ModelCard& card) {
-  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ParseJsonBody(request.body));
-  if (std::optional<ApiError> error = CheckFields(body, EmbeddingFields())) return *error;
+  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ReadBody(request.body, EmbeddingFields()));
   const Fields fields(body, EmbeddingFields());
   if (std::optional<ApiError> error = CheckModel(fields, card)) return *error;
   EmbeddingRequest out;

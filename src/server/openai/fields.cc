@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/edit_distance.h"
+#include "server/openai/json_body.h"
 
 namespace skein::server {
 namespace {
@@ -207,6 +208,12 @@ std::optional<ApiError> CheckFields(const json::object& body, const FieldTable& 
     }
   }
   return std::nullopt;
+}
+
+ApiResult<json::object> ReadBody(std::string_view text, const FieldTable& table) {
+  SKEIN_API_ASSIGN_OR_RETURN(json::object body, ParseJsonBody(text));
+  if (std::optional<ApiError> error = CheckFields(body, table)) return *error;
+  return body;
 }
 
 // ---- values ----

@@ -79,6 +79,9 @@ std::string Shown(const boost::json::value& value);
 // there. Fields whose names begin with "x_" are a client's own and are left alone.
 std::optional<ApiError> CheckFields(const boost::json::object& body, const FieldTable& table);
 
+// A request's body, read strictly (json_body.h) and checked.
+ApiResult<boost::json::object> ReadBody(std::string_view text, const FieldTable& table);
+
 // The values of a body that CheckFields has passed. The body and the table outlive it.
 class Fields {
  public:

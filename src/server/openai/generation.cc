@@ -20,13 +20,6 @@ constexpr double kMsPerSecond = 1e3;
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::string_view kGone = "abort";  // as vLLM calls it
 
-// Whether the engine refused it at once, since it could not make its deadline.
-template <typename Event>
-bool WasRefused(const Event& event) {
-  if constexpr (requires { event.refused; }) return event.refused;
-  return false;
-}
-
 // The prompt's tokens with their scores; offsets count characters of the prompt's text.
 std::vector<TokenEntry> PromptEntries(const text::Tokenizer& tokenizer, const PromptTokens& prompt,
                                       std::vector<scheduler::ScoredToken> scores) {
@@ -54,16 +47,9 @@ Generation::Generation(Serving& serving, std::shared_ptr<Exchange> exchange)
 void Generation::Begin(Serving& serving, std::shared_ptr<Exchange> exchange, Parse parse, std::size_t inline_bytes) {
   const std::shared_ptr<Generation> self(new Generation(serving, std::move(exchange)));
   serving.generations.emplace(&self->exchange_->request(), self);
-  if (serving.draining) {
-    self->Refuse(DrainingError());
-    return;
-  }
-  self->place_ = serving.admission.TryEnter();
-  if (!self->place_) {
-    serving.metrics.OnRefusedFull();
-    self->Refuse(QueueFullError(serving));
-    return;
-  }
+  ApiResult<Admission::Place> place = EnterServer(serving);
+  if (!place.ok()) return self->Refuse(place.error());
+  self->place_ = std::move(place).value();
   const std::weak_ptr<Generation> weak = self;
   self->exchange_->OnGone([weak] {
     if (const auto alive = weak.lock()) alive->OnGone();
@@ -239,7 +225,7 @@ void Generation::BeginStream() {
 void Generation::OnFinished(Choice& choice, std::size_t index, const engine::FinishedEvent& event) {
   const bool cut_by_us = choice.text->ended();
   if (!cut_by_us && event.reason == engine::FinishReason::kError) {
-    if (WasRefused(event)) {
+    if (event.refused) {
       return Refuse({.status = 503,
                      .message = fmt::format("an answer within {} ms is not possible while so many others wait; allow more, "
                                             "or try again later",
@@ -249,11 +235,9 @@ void Generation::OnFinished(Choice& choice, std::size_t index, const engine::Fin
     const bool late = request_->deadline_ms > 0 &&
                       event.total_ns + submitted_ns_ - arrived_ns_ >= request_->deadline_ms * kNsPerMs;
     if (late) return OnDeadline();
-    return Refuse({.status = 500, .message = event.error.empty() ? "a step of the engine failed" : event.error,
-                   .param = {}, .code = {}});
   }
-  if (!cut_by_us && event.reason == engine::FinishReason::kCancelled) {
-    return Refuse({.status = 503, .message = "the server was stopped before the answer was done", .param = {}, .code = {}});
+  if (!cut_by_us) {
+    if (const std::optional<ApiError> failure = FailureOf(event)) return Refuse(*failure);
   }
   choice.finished = true;
   choice.cached_tokens = event.cached_tokens;

@@ -25,7 +25,6 @@ namespace {
 // Completions so short are read at once; a template may always take long.
 constexpr std::size_t kCompletionInlineBytes = 4096;
 constexpr std::size_t kChatInlineBytes = 0;
-constexpr std::string_view kModelPath = "/v1/models/";
 
 void WriteModel(const ModelCard& card, std::string_view id, JsonWriter& json) {
   json.BeginObject().Member("id", id).Member("object", "model").Member("created", card.created_s);
@@ -42,7 +41,7 @@ void ListModels(Serving& serving, Exchange& exchange) {
 }
 
 void ShowModel(Serving& serving, Exchange& exchange) {
-  const std::string_view id = std::string_view(exchange.request().path).substr(kModelPath.size());
+  const std::string_view id = exchange.request().rest;
   if (!serving.card.Serves(id)) {
     return Answer(exchange, ErrorResponse(404, fmt::format("there is no model {}; this server has {}",
                                                            id.substr(0, 100), serving.card.id),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/openai/serving.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <random>
+#include <string>
+
+#include "server/http/request_id.h"
 
 namespace skein::server {
 
@@ -16,8 +16,7 @@ int Serving::RetryAfterSeconds() const {
 }
 
 std::string AnswerId(std::string_view prefix) {
-  std::random_device random;
-  return fmt::format("{}{:08x}{:08x}{:08x}", prefix, random(), random(), random());
+  return std::string(prefix) + NewRequestId().substr(0, 24);
 }
 
 }  // namespace skein::server

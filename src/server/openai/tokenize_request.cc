@@ -7,7 +7,6 @@
 #include "server/openai/chat_prompt.h"
 #include "server/openai/field_tables.h"
 #include "server/openai/generation_fields.h"
-#include "server/openai/json_body.h"
 #include "server/openai/prompts.h"
 
 namespace skein::server {
@@ -39,8 +38,7 @@ ApiResult<std::vector<TokenId>> TokensOf(const Fields& fields, const ModelCard& 
 }  // namespace
 
 ApiResult<std::string> Tokenize(const HttpRequest& request, const ModelCard& card) {
-  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ParseJsonBody(request.body));
-  if (std::optional<ApiError> error = CheckFields(body, TokenizeFields())) return *error;
+  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ReadBody(request.body, TokenizeFields()));
   const Fields fields(body, TokenizeFields());
   if (std::optional<ApiError> error = CheckModel(fields, card)) return *error;
   SKEIN_API_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, TokensOf(fields, card));
@@ -61,8 +59,7 @@ ApiResult<std::string> Tokenize(const HttpRequest& request, const ModelCard& car
 }
 
 ApiResult<std::string> Detokenize(const HttpRequest& request, const ModelCard& card) {
-  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ParseJsonBody(request.body));
-  if (std::optional<ApiError> error = CheckFields(body, DetokenizeFields())) return *error;
+  SKEIN_API_ASSIGN_OR_RETURN(const boost::json::object body, ReadBody(request.body, DetokenizeFields()));
   const Fields fields(body, DetokenizeFields());
   if (std::optional<ApiError> error = CheckModel(fields, card)) return *error;
   const boost::json::array& ids = fields.Find("tokens")->get_array();
