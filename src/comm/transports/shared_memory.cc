@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/transports/shared_memory.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace skein::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr int kLooksPerClock = 128;
+// A poster looks for sleepers without a fence, so a wake-up may be lost in the moment when both act; the first sleep is
+// short enough to make that good, and by its end the sleeper's flag is seen by everybody.
+constexpr auto kFirstSleep = std::chrono::microseconds(200);
+// Longer than this nobody sleeps without looking whether a peer has given up.
+constexpr auto kLongestSleep = std::chrono::milliseconds(20);
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Whether message number `count` is among the first `reached`; numbers wrap.
+bool Reached(std::uint32_t reached, std::uint32_t count) { return static_cast<std::int32_t>(reached - count) >= 0; }
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> SharedMemoryTransport::Create(Arena& arena, int member, TransportOptions options) {
+  if (member < 0 || member >= arena.members()) {
+    return InvalidArgument(fmt::format("a member from 0 to {} was expected, found {}", arena.members() - 1, member));
+  }
+  if (!options.ranks.empty() && static_cast<int>(options.ranks.size()) != arena.members()) {
+    return InvalidArgument(fmt::format("{} ranks have memory, found {} in the group", arena.members(), options.ranks.size()));
+  }
+  if (!arena.TakeMember(member)) return InvalidArgument(fmt::format("member {} of the group is there already", member));
+  return std::unique_ptr<Transport>(new SharedMemoryTransport(arena, member, std::move(options)));
+}
+
+SharedMemoryTransport::SharedMemoryTransport(Arena& arena, int member, TransportOptions options)
+    : Transport(arena.shared() ? "shm" : "threads", member, arena.members(), arena.slot_bytes(), std::move(options)),
+      arena_(arena), slots_(arena.SlotsOf(member)) {
+  for (int peer = 0; peer < size(); ++peer) {
+    peers_.push_back({&arena.FlagOf(member, peer), &arena.FlagOf(peer, member), arena.SlotsOf(peer)});
+  }
+  for (auto& addressees : addressees_) addressees.reserve(static_cast<std::size_t>(size()));
+  std::memset(slots_, 0, arena.SlotsBytes());  // pages on this member's memory node
+}
+
+bool SharedMemoryTransport::SomebodyGaveUp() {
+  const std::uint32_t lost = arena_.failure().lost.load(std::memory_order_acquire);
+  if (lost == 0) return false;
+  const std::uint32_t reporter = arena_.failure().reporter.load(std::memory_order_relaxed);
+  const int member = static_cast<int>(std::min<std::uint32_t>(lost, static_cast<std::uint32_t>(size()))) - 1;
+  if (reporter == 0 || reporter > static_cast<std::uint32_t>(size())) {
+    FailAt(member, "was given up by another one");
+  } else {
+    FailAt(member, fmt::format("was given up by rank {}", NameOf(static_cast<int>(reporter) - 1)));
+  }
+  return true;
+}
+
+void SharedMemoryTransport::GiveUp(int peer, std::string_view problem) {
+  FailAt(peer, problem);
+  Failure& failure = arena_.failure();
+  std::uint32_t nobody = 0;
+  failure.reporter.store(static_cast<std::uint32_t>(self()) + 1, std::memory_order_relaxed);
+  failure.lost.compare_exchange_strong(nobody, static_cast<std::uint32_t>(peer) + 1, std::memory_order_acq_rel);
+}
+
+template <typename Ready>
+bool SharedMemoryTransport::WaitFor(int peer, std::atomic<std::uint32_t>& word, Ready ready) {
+  if (ready()) [[likely]] return true;
+  if (failed()) return false;
+  for (int i = 0; i < kLooksPerClock; ++i) {
+    Pause();
+    if (ready()) return true;
+    if (!options().spin) break;
+  }
+  return SleepUntil(peer, word, ready);
+}
+
+template <typename Ready>
+[[gnu::noinline]] bool SharedMemoryTransport::SleepUntil(int peer, std::atomic<std::uint32_t>& word, Ready ready) {
+  const Clock::time_point begin = Clock::now();
+  const Clock::time_point deadline = begin + options().timeout;
+  while (options().spin && Clock::now() < begin + kSpin) {
+    for (int i = 0; i < kLooksPerClock; ++i) {
+      Pause();
+      if (ready()) return true;
+    }
+  }
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  std::chrono::nanoseconds sleep = kFirstSleep;
+  bool success = false;
+  for (;;) {
+    state.mine->sleeping.store(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = word.load(std::memory_order_seq_cst);
+    success = ready();
+    if (success || SomebodyGaveUp()) break;
+    const Clock::time_point now = Clock::now();
+    if (now >= deadline) {
+      GiveUp(peer, fmt::format("did not answer within {} ms; it has ended, hangs or is much slower",
+                               std::chrono::duration_cast<std::chrono::milliseconds>(options().timeout).count()));
+      break;
+    }
+    const std::chrono::nanoseconds nap = std::min<std::chrono::nanoseconds>(sleep, deadline - now);
+    const timespec time = {static_cast<time_t>(nap.count() / 1000000000), static_cast<long>(nap.count() % 1000000000)};
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), arena_.shared() ? FUTEX_WAIT : FUTEX_WAIT_PRIVATE, seen, &time, nullptr, 0);
+    sleep = std::min<std::chrono::nanoseconds>(sleep * 4, kLongestSleep);
+  }
+  state.mine->sleeping.store(0, std::memory_order_relaxed);
+  return success;
+}
+
+void SharedMemoryTransport::Wake(Peer& peer, std::atomic<std::uint32_t>& word) {
+  if (peer.theirs->sleeping.load(std::memory_order_relaxed) == 0) [[likely]] return;
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), arena_.shared() ? FUTEX_WAKE : FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool SharedMemoryTransport::WaitUntilRead(int peer, std::uint32_t message) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  if (Reached(state.acknowledged, message)) [[likely]] return true;
+  return WaitFor(peer, state.theirs->released, [&] {
+    state.acknowledged = state.theirs->released.load(std::memory_order_acquire);
+    return Reached(state.acknowledged, message);
+  });
+}
+
+std::byte* SharedMemoryTransport::Open() {
+  if (failed()) return nullptr;
+  const int next = (slot_ + 1) % kSlots;
+  auto& addressees = addressees_[static_cast<std::size_t>(next)];
+  for (const Addressee& addressee : addressees) {
+    if (!WaitUntilRead(addressee.peer, addressee.message)) return nullptr;
+  }
+  addressees.clear();
+  slot_ = next;
+  return slots_ + arena_.SlotStride() * static_cast<std::size_t>(next);
+}
+
+bool SharedMemoryTransport::Post(int peer, const std::byte* slot, std::size_t begin, std::size_t end) {
+  if (failed()) return false;
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  // Its place in the flag must be free.
+  if (!WaitUntilRead(peer, state.posted + 1 - kSlots)) return false;
+  const std::size_t offset = begin == end ? 0 : static_cast<std::size_t>(slot - slots_) + begin;
+  state.mine->message[state.posted % kSlots] = {static_cast<std::uint32_t>(offset), static_cast<std::uint32_t>(end - begin)};
+  ++state.posted;
+  if (begin != end) addressees_[static_cast<std::size_t>(slot_)].push_back({peer, state.posted});
+  state.mine->released.store(state.released, std::memory_order_relaxed);
+  state.told = state.released;
+  state.mine->posted.store(state.posted, std::memory_order_release);
+  Wake(state, state.mine->posted);
+  return true;
+}
+
+const std::byte* SharedMemoryTransport::Await(int peer, std::size_t bytes) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  const std::uint32_t wanted = state.awaited + 1;
+  if (failed() || !WaitFor(peer, state.theirs->posted,
+                           [&] { return Reached(state.theirs->posted.load(std::memory_order_acquire), wanted); })) {
+    return nullptr;
+  }
+  state.acknowledged = state.theirs->released.load(std::memory_order_acquire);
+  const Flag::Message message = state.theirs->message[state.awaited % kSlots];
+  if (message.bytes != bytes || message.offset > arena_.SlotsBytes() || message.bytes > arena_.SlotsBytes() - message.offset) [[unlikely]] {
+    GiveUp(peer, fmt::format("sent {} bytes where {} were expected; ranks must run the same program with the same options", message.bytes, bytes));
+    return nullptr;
+  }
+  state.awaited = wanted;
+  return state.slots + message.offset;
+}
+
+void SharedMemoryTransport::Tell(Peer& peer) {
+  if (peer.told == peer.released) return;
+  peer.told = peer.released;
+  peer.mine->released.store(peer.released, std::memory_order_release);
+  Wake(peer, peer.mine->released);
+}
+
+void SharedMemoryTransport::Release(int peer, Acknowledge when) {
+  Peer& state = peers_[static_cast<std::size_t>(peer)];
+  ++state.released;
+  if (when == Acknowledge::kNow) Tell(state);
+}
+
+void SharedMemoryTransport::Settle() {
+  for (Peer& peer : peers_) Tell(peer);
+}
+
+}  // namespace skein::comm

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The wire kernels on AVX-512 with BF16 (wire_impl.h).
+#include "comm/wire/wire_impl.h"
+#include "comm/wire/wire_paths.h"
+
+namespace skein::comm {
+
+const WireKernels& WireAvx512Bf16() { return kWireKernels; }
+
+}  // namespace skein::comm
