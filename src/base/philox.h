@@ -6,7 +6,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 namespace skein {
@@ -28,38 +27,6 @@ inline PhiloxCounter Philox(PhiloxCounter counter, PhiloxKey key) {
     key[1] += 0xBB67AE85;
   }
   return counter;
-}
-
-// Sixteen counters at once, {first + i, rest[0], rest[1], rest[2]}: out[4 * i + j] is number j of counter first + i. The
-// same numbers as Philox gives; loops of a fixed length, so that compilers make vector code of them.
-inline void PhiloxSixteen(std::uint32_t first, std::array<std::uint32_t, 3> rest, PhiloxKey key,
-                          std::array<std::uint32_t, 64>& out) {
-  constexpr int kCount = 16;
-  std::uint32_t c0[kCount], c1[kCount], c2[kCount], c3[kCount];
-  for (std::uint32_t i = 0; i < kCount; ++i) {
-    c0[i] = first + i;
-    c1[i] = rest[0];
-    c2[i] = rest[1];
-    c3[i] = rest[2];
-  }
-  for (int round = 0; round < 10; ++round) {
-    for (int i = 0; i < kCount; ++i) {
-      const std::uint64_t product0 = std::uint64_t{0xD2511F53} * c0[i];
-      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * c2[i];
-      c0[i] = static_cast<std::uint32_t>(product1 >> 32) ^ c1[i] ^ key[0];
-      c1[i] = static_cast<std::uint32_t>(product1);
-      c2[i] = static_cast<std::uint32_t>(product0 >> 32) ^ c3[i] ^ key[1];
-      c3[i] = static_cast<std::uint32_t>(product0);
-    }
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  for (std::size_t i = 0; i < kCount; ++i) {
-    out[4 * i] = c0[i];
-    out[4 * i + 1] = c1[i];
-    out[4 * i + 2] = c2[i];
-    out[4 * i + 3] = c3[i];
-  }
 }
 
 }  // namespace skein

@@ -34,7 +34,7 @@ Result<std::unique_ptr<MeshExecutor>> MeshExecutor::Create(const model::Model& m
 MeshExecutor::MeshExecutor(const model::Model& model, kernels::ThreadPool& pool, const ExecutorLimits& limits,
                            const Clock& clock)
     : limits_(limits), pool_(pool), clock_(clock), inputs_(limits) {
-  for (int i = 0; i < pool.threads(); ++i) samplers_.emplace_back(kernels::SelectRows(model.path()), limits.vocabulary);
+  for (int i = 0; i < pool.threads(); ++i) samplers_.emplace_back(model.path(), limits.vocabulary);
   readings_.reserve(static_cast<std::size_t>(limits.step_outputs));
 }
 

@@ -23,17 +23,6 @@ float Clamp(float value) {
   return std::clamp(value, -FLT_MAX, FLT_MAX);
 }
 
-bool AllFinite(std::span<const float> values) {
-  const auto is_finite = [](float value) { return std::fabs(value) <= FLT_MAX; };
-  const std::size_t whole = values.size() / 64 * 64;
-  for (std::size_t first = 0; first < whole; first += 64) {  // of fixed length, for compilers to make vector code of
-    std::int32_t not_finite = 0;
-    for (std::size_t i = 0; i < 64; ++i) not_finite |= is_finite(values[first + i]) ? 0 : 1;
-    if (not_finite != 0) return false;
-  }
-  return std::all_of(values.begin() + static_cast<std::ptrdiff_t>(whole), values.end(), is_finite);
-}
-
 bool IsAllowed(std::span<const std::uint64_t> allowed, TokenId token) {
   const auto word = static_cast<std::size_t>(token) / 64;
   return word < allowed.size() && ((allowed[word] >> (token % 64)) & 1) != 0;
@@ -58,7 +47,8 @@ void SamplerState::Accept(TokenId token) {
   if (penalised_) ++seen_[token].generated;
 }
 
-Sampler::Sampler(const kernels::RowKernels& rows, std::int32_t vocabulary) : rows_(&rows), vocabulary_(vocabulary) {
+Sampler::Sampler(kernels::KernelPath path, std::int32_t vocabulary)
+    : rows_(&kernels::SelectRows(path)), kernels_(&kernels::SelectLogits(path)), vocabulary_(vocabulary) {
   SKEIN_CHECK(vocabulary > 0);
 }
 
@@ -86,28 +76,32 @@ TokenId Sampler::Choose(std::span<const float> logits, const SamplerState& state
     const int token = rows_->argmax(logits.data(), vocabulary_);
     return logits[static_cast<std::size_t>(token)] > -FLT_MAX ? token : 0;
   }
-  const std::span<const float> finite = Finite(logits);
-  adjusted_.assign(finite.begin(), finite.end());
-  if (adjusts) Adjust(state, wish);
-  const int likeliest = rows_->argmax(adjusted_.data(), vocabulary_);
-  if (adjusted_[static_cast<std::size_t>(likeliest)] == kForbidden) {
+  FiniteLogits finite = Finite(logits);
+  if (adjusts) {
+    adjusted_.assign(finite.values.begin(), finite.values.end());
+    Adjust(state, wish);
+    finite = {adjusted_, rows_->max(adjusted_.data(), vocabulary_)};
+  }
+  if (finite.largest == kForbidden) {
     for (TokenId token = 0; token < vocabulary_; ++token) {
       if (IsAllowed(wish.allowed, token)) return token;
     }
     return 0;
   }
-  if (greedy) return likeliest;
-  return Draw(parameters, {.seed = parameters.seed,
-                           .choice = static_cast<std::uint32_t>(state.choice_),
-                           .position = static_cast<std::uint32_t>(wish.position)});
+  if (greedy) return rows_->argmax(finite.values.data(), vocabulary_);
+  return Draw(finite, parameters,
+              {.seed = parameters.seed,
+               .choice = static_cast<std::uint32_t>(state.choice_),
+               .position = static_cast<std::uint32_t>(wish.position)});
 }
 
 // The logits themselves, or a copy in which every value is finite.
-std::span<const float> Sampler::Finite(std::span<const float> logits) {
-  if (AllFinite(logits)) return logits;
+Sampler::FiniteLogits Sampler::Finite(std::span<const float> logits) {
+  const kernels::LargestLogit largest = kernels_->largest(logits.data(), vocabulary_);
+  if (largest.finite) return {logits, largest.value};
   finite_.resize(logits.size());
   std::transform(logits.begin(), logits.end(), finite_.begin(), Clamp);
-  return finite_;
+  return {finite_, rows_->max(finite_.data(), vocabulary_)};
 }
 
 bool Sampler::Adjusts(const SamplerState& state, const SampleWish& wish) const {
@@ -147,16 +141,15 @@ void Sampler::Adjust(const SamplerState& state, const SampleWish& wish) {
 
 // log p = (logit - max) - log(sum of exp(logit - max)), of the raw logits.
 void Sampler::AddLogprobs(std::span<const float> logits, std::int32_t top, ScoredToken& scored) {
-  const std::span<const float> finite = Finite(logits);
-  const float largest = rows_->max(finite.data(), vocabulary_);
+  const auto [finite, largest] = Finite(logits);
   const float log_sum = rows_->log(rows_->sum_exp(finite.data(), largest, vocabulary_));
-  const auto logprob = [&](float logit) { return std::max((logit - largest) - log_sum, -FLT_MAX); };
+  const auto logprob = [shift = largest, log_sum](float logit) { return std::max((logit - shift) - log_sum, -FLT_MAX); };
   scored.logprob = logprob(finite[static_cast<std::size_t>(scored.token)]);
   if (top <= 0) return;
   KeepBest(finite, static_cast<std::size_t>(top));
-  std::sort(candidates_.begin(), candidates_.end(), IsBetter);
+  std::sort(candidates_.begin(), candidates_.end(), kernels::IsBetter);
   scored.top.reserve(candidates_.size());
-  for (const Candidate& candidate : candidates_) scored.top.push_back({candidate.token, logprob(candidate.z)});
+  for (const kernels::Candidate& candidate : candidates_) scored.top.push_back({candidate.token, logprob(candidate.z)});
 }
 
 }  // namespace skein::engine

@@ -10,7 +10,7 @@
 // Thread rule: a Sampler has scratch and belongs to one worker; a SamplerState belongs to one sequence. Different
 // workers may sample different sequences at once. Nothing is allocated but ScoredToken::top once scratch has grown.
 //
-// Bits: everything goes through RowKernels or plain IEEE operations in a fixed order; sums of probabilities that decide
+// Bits: everything goes through the kernels or plain IEEE operations in a fixed order; sums of probabilities that decide
 // what top-p keeps are exact integers. So the token depends neither on the C library nor on the kernel path.
 #pragma once
 
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "kernels/logits/logits.h"
 #include "kernels/rows/rows.h"
 #include "scheduler/sampling.h"
 #include "scheduler/step_plan.h"
@@ -60,7 +61,7 @@ struct SampleWish {
 
 class Sampler {
  public:
-  Sampler(const kernels::RowKernels& rows, std::int32_t vocabulary);
+  Sampler(kernels::KernelPath path, std::int32_t vocabulary);
 
   // The next token. Requires: logits.size() == vocabulary. NaN and -infinity count as the lowest number, +infinity as
   // the largest. When bias and stop tokens leave nothing, the result is the lowest id that the mask allows, or 0.
@@ -69,44 +70,30 @@ class Sampler {
   scheduler::ScoredToken Score(std::span<const float> logits, TokenId target, std::int32_t top);
 
  private:
-  // In turn (logit, token) and ((logit - largest) / temperature, token).
-  struct Candidate {
-    float z;
-    TokenId token;
+  // Logits of which all are finite, and the largest of them.
+  struct FiniteLogits {
+    std::span<const float> values;
+    float largest;
   };
-  static bool IsBetter(const Candidate& a, const Candidate& b) {
-    return a.z > b.z || (a.z == b.z && a.token < b.token);
-  }
-  struct Winner;
-  // Where noise comes from.
-  struct Key {
-    std::uint64_t seed;
-    std::uint32_t choice;
-    std::uint32_t position;
-  };
-
-  std::span<const float> Finite(std::span<const float> logits);
+  FiniteLogits Finite(std::span<const float> logits);
   void AddLogprobs(std::span<const float> logits, std::int32_t top, scheduler::ScoredToken& scored);
   TokenId Choose(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
   bool Adjusts(const SamplerState& state, const SampleWish& wish) const;
   void Adjust(const SamplerState& state, const SampleWish& wish);
 
-  TokenId Draw(const scheduler::SamplingParameters& parameters, const Key& key);
+  TokenId Draw(const FiniteLogits& logits, const scheduler::SamplingParameters& parameters, const kernels::NoiseKey& key);
   void KeepBest(std::span<const float> values, std::size_t count);
-  void KeepTopP(std::span<const float> z, bool filtered, float top_p);
-  void KeepMinP(float min_p);
-  void Gather(std::span<const float> z, float lowest);
+  kernels::Candidate WorstOfMass(float top_p);
+  kernels::Candidate WorstOfCandidates(std::uint64_t mass);
   std::uint64_t Mass(float z) const;
-  float NoisyScore(float z, std::uint32_t random) const;
-  float ScoreOf(Candidate candidate, const Key& key) const;
-  TokenId DrawFromAll(std::span<const float> z, const Key& key) const;
-  TokenId DrawFromCandidates(const Key& key) const;
 
   const kernels::RowKernels* rows_;
+  const kernels::LogitKernels* kernels_;
   std::int32_t vocabulary_;
   std::vector<float> finite_;    // logits without NaN and infinities, when there were some
-  std::vector<float> adjusted_;  // logits on their way; what is not allowed is -infinity
-  std::vector<Candidate> candidates_;
+  std::vector<float> adjusted_;  // logits on their way, then z (logits.h); what is not allowed is -infinity
+  std::vector<float> maxima_;    // of groups of logits
+  std::vector<kernels::Candidate> candidates_;
 };
 
 }  // namespace skein::engine

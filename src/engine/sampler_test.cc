@@ -22,10 +22,10 @@ using scheduler::SamplingParameters;
 using scheduler::ScoredToken;
 using scheduler::SequenceStart;
 
-const kernels::RowKernels& Ref() { return kernels::SelectRows(kernels::KernelPath::kRef); }
+kernels::KernelPath Ref() { return kernels::KernelPath::kRef; }
 
 // The fastest; AllKernelPathsDrawTheSame says that it does not matter.
-const kernels::RowKernels& Fastest() { return kernels::SelectRows(kernels::AvailablePaths().front()); }
+kernels::KernelPath Fastest() { return kernels::AvailablePaths().front(); }
 
 std::vector<float> RandomLogits(int count, unsigned seed, float spread = 2.0f) {
   std::mt19937 random(seed);
@@ -206,6 +206,18 @@ TEST(SamplerTest, KeptSetsOfLargeVocabulariesWithTies) {
   }
 }
 
+// Logits that are nearly all alike would take a long way, on which tokens at the border could be lost.
+TEST(SamplerTest, KeptSetsOfNearlyEqualLogits) {
+  for (const float spread : {0.0f, 1e-6f, 0.002f, 0.05f}) {
+    std::vector<float> logits = RandomLogits(4000, 12);
+    for (float& logit : logits) logit *= spread;
+    for (const SamplingParameters& parameters :
+         {SamplingParameters{.top_p = 0.5f}, SamplingParameters{.top_p = 0.01f}, SamplingParameters{.top_k = 300, .top_p = 0.9f}}) {
+      ExpectDistribution(logits, StartOf(parameters), Exact(Widened(logits), parameters), 1000);
+    }
+  }
+}
+
 // Two choices of a request would be the same answer, or a seed would not be one.
 TEST(SamplerTest, SeedChoiceAndPositionAreTheKey) {
   const std::vector<float> logits(1000, 0.0f);
@@ -332,17 +344,20 @@ TEST(SamplerTest, MasksAndStopTokensAreNotDrawn) {
 
 // The same seed would give other answers on another machine.
 TEST(SamplerTest, AllKernelPathsDrawTheSame) {
-  const std::vector<float> logits = RandomLogits(4999, 10, 3.0f);
   Sampler ref(Ref(), 4999);
-  for (const kernels::KernelPath path : kernels::AvailablePaths()) {
-    Sampler sampler(kernels::SelectRows(path), 4999);
-    for (const SamplingParameters& parameters :
-         {SamplingParameters{.temperature = 0}, SamplingParameters{.temperature = 0.9f}, SamplingParameters{.top_k = 50},
-          SamplingParameters{.top_p = 0.9f}, SamplingParameters{.min_p = 0.02f}}) {
-      const SamplerState state(StartOf(parameters));
-      for (std::int32_t position = 1; position < 40; ++position) {
-        ASSERT_EQ(sampler.Sample(logits, state, {.position = position, .top = 3}),
-                  ref.Sample(logits, state, {.position = position, .top = 3}));
+  for (const float spread : {0.001f, 1.0f, 3.0f}) {
+    const std::vector<float> logits = RandomLogits(4999, 10, spread);
+    for (const kernels::KernelPath path : kernels::AvailablePaths()) {
+      Sampler sampler(path, 4999);
+      for (const SamplingParameters& parameters :
+           {SamplingParameters{.temperature = 0}, SamplingParameters{.temperature = 0.9f}, SamplingParameters{.top_k = 50},
+            SamplingParameters{.top_k = 3000, .top_p = 0.99f}, SamplingParameters{.top_p = 0.9f},
+            SamplingParameters{.min_p = 0.02f}}) {
+        const SamplerState state(StartOf(parameters));
+        for (std::int32_t position = 1; position < 30; ++position) {
+          ASSERT_EQ(sampler.Sample(logits, state, {.position = position, .top = 3}),
+                    ref.Sample(logits, state, {.position = position, .top = 3}));
+        }
       }
     }
   }
