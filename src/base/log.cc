@@ -56,6 +56,8 @@ std::string ValueText(const LogField& field) {
 
 void Logger::WriteBehind() { behind_ = std::make_shared<LogWriter>(descriptor_); }
 
+std::uint64_t Logger::lines_lost() const { return behind_ == nullptr ? 0 : behind_->lost(); }
+
 void Logger::Write(LogLevel level, std::string_view text, std::span<const LogField> fields) const {
   if (!Wants(level)) return;
   std::string line;

@@ -35,6 +35,8 @@ class Logger {
 
   // From now on lines are written by a thread of their own (LogWriter): for a program that must not wait for its log.
   void WriteBehind();
+  // Lines that could not be written, of those written behind.
+  std::uint64_t lines_lost() const;
   bool Wants(LogLevel level) const { return level <= level_; }
   // A line for people that no level holds back; it keeps its place among the others.
   void WriteLine(std::string line) const;

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // LogWriter takes lines and writes them to a descriptor on a thread of its own, so that a log that nobody reads (a full
-// pipe, a stopped terminal) holds up nobody. Lines wait in a bounded queue; what finds no room is counted, and the log
-// says so once it goes on.
+// pipe, a stopped terminal) holds up nobody. Lines wait in a bounded queue; what finds no room there, or cannot be
+// written (a full disk), is counted, and the log says so once it goes on.
 //
-// Thread rule: Push by any thread.
+// Thread rule: Push and lost by any thread.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -22,6 +23,8 @@ class LogWriter {
   LogWriter& operator=(const LogWriter&) = delete;
 
   void Push(std::string line);
+  // Lines that nobody will read, since the start.
+  std::uint64_t lost() const;
 
  private:
   struct State;

@@ -3,12 +3,15 @@
 // If these fail, a log that nobody reads stops the server, or lines are lost that had room.
 #include "base/log_writer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <memory>
 #include <string>
+#include <thread>
 
 namespace skein {
 namespace {
@@ -72,7 +75,7 @@ TEST_F(LogWriterTest, AReaderThatDoesNotReadHoldsUpNobodyAndIsToldWhatIsMissing)
   for (int i = 0; i < 1000; ++i) writer->Push(line + "\n");  // a megabyte: the pipe and the queue hold less
   std::string text;
   char block[4096];
-  while (text.find("were dropped") == std::string::npos) {
+  while (text.find("were lost") == std::string::npos) {
     writer->Push("later\n");
     const ssize_t count = ::read(ends[0], block, sizeof block);
     ASSERT_GT(count, 0);
@@ -81,6 +84,29 @@ TEST_F(LogWriterTest, AReaderThatDoesNotReadHoldsUpNobodyAndIsToldWhatIsMissing)
   ::close(ends[0]);
   writer.reset();
   ::close(ends[1]);
+}
+
+// A disk that was full for an hour would leave an hour that looks as if nothing had happened.
+TEST_F(LogWriterTest, WhatAFullDiskDidNotTakeIsCountedAndSaidOnceItTakesAgain) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const int log = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(log, 0);
+  {
+    LogWriter writer(log);
+    writer.Push("lost one\n");
+    writer.Push("lost two\n");
+    while (writer.lost() < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_GE(::dup2(ends[1], log), 0);
+    writer.Push("kept\n");
+  }
+  ::close(log);
+  ::close(ends[1]);
+  const std::string text = ReadAll(ends[0]);
+  EXPECT_TRUE(text.starts_with("\nkept\n")) << text;  // behind a line that may have been cut
+  EXPECT_NE(text.find("2 lines of the log were lost"), std::string::npos) << text;
+  EXPECT_EQ(text.find("lost one"), std::string::npos) << text;
+  ::close(ends[0]);
 }
 
 TEST_F(LogWriterTest, TheEndDoesNotWaitForEver) {

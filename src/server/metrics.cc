@@ -201,6 +201,8 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
                   "Requests given up because their client had gone.");
   page.OwnGauge("skein_text_work_waiting", static_cast<double>(gauges.text_work_waiting),
                 "Prompts that wait to be tokenised.");
+  page.OwnCounter("skein_log_lines_lost_total", static_cast<double>(gauges.log_lines_lost),
+                  "Lines of the log that could not be written.");
   page.OwnCounter("skein_engine_steps_total", static_cast<double>(engine.steps), "Steps of the engine.");
   page.OwnCounter("skein_engine_step_seconds_total", static_cast<double>(engine.step_ns) * 1e-9,
                   "Time that steps of the engine took to compute.");

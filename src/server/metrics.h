@@ -45,6 +45,7 @@ struct ServerGauges {
   std::size_t connections = 0;
   std::size_t streams = 0;
   std::size_t text_work_waiting = 0;
+  std::uint64_t log_lines_lost = 0;  // since the start
   bool draining = false;
 };
 

@@ -72,6 +72,7 @@ class Server::Impl {
             .connections = http->connections(),
             .streams = http->streams(),
             .text_work_waiting = serving.pool.waiting(),
+            .log_lines_lost = logger.lines_lost(),
             .draining = serving.draining};
   }
 

@@ -14,7 +14,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from running_server import SKEIN, RunningServer, with_chat_template
+from running_server import SKEIN, TEMPLATE, RunningServer, with_chat_template
 
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 LONG = {"max_tokens": 3000, "ignore_eos": True}
@@ -22,11 +22,12 @@ LONG = {"max_tokens": 3000, "ignore_eos": True}
 
 class Case(unittest.TestCase):
     arguments = ()
+    template = TEMPLATE
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
-        cls.path = with_chat_template(MODEL, Path(cls.folder.name) / "tiny-chat.gguf")
+        cls.path = with_chat_template(MODEL, Path(cls.folder.name) / "tiny-chat.gguf", cls.template)
         cls.server = cls.enterClassContext(RunningServer(cls.path, *cls.arguments))
         cls.addClassCleanup(cls.folder.cleanup)
 

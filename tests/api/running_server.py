@@ -39,22 +39,44 @@ class Answer:
         return json.loads(self.body)
 
 
-class RunningServer:
-    """`with RunningServer(model, ...) as server`. A free port; the log lines are in `log`."""
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
 
-    def __init__(self, model, *arguments, env=None):
+
+class RunningServer:
+    """`with RunningServer(model, ...) as server`. A free port; the log lines are in `log`, or in the file `log_to`."""
+
+    def __init__(self, model, *arguments, env=None, log_to=None):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("SKEIN_")}
-        self.process = subprocess.Popen(
-            [SKEIN, "serve", str(model), "--port", "0", "--context", "4096", "--kv-memory", "32MiB", *map(str, arguments)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**clean, **(env or {})},
-        )
-        self.log, self.port, self.model = [], None, None
+        self.log, self.model, self.reader = [], None, None
+        self.port = free_port() if log_to else None
+        command = [SKEIN, "serve", str(model), "--port", str(self.port or 0), "--context", "4096", "--kv-memory", "32MiB", *map(str, arguments)]
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "text": True, "env": {**clean, **(env or {})}}
+        if log_to:
+            with open(log_to, "w", encoding="utf-8") as log:
+                self.process = subprocess.Popen(command, stderr=log, **options)
+            self._wait_until_ready()
+            return
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, **options)
         found = threading.Event()
         self.reader = threading.Thread(target=self._read_log, args=(found,), daemon=True)
         self.reader.start()
         if not found.wait(60) or self.port is None:
             self.process.kill()
             raise AssertionError(f"no ready line: {self.log}")
+
+    def _wait_until_ready(self, seconds=60):
+        """Of a server whose log is not read here."""
+        deadline = time.monotonic() + seconds
+        while self.model is None:
+            try:
+                self.model = self.get("/v1/models").json()["data"][0]["id"]
+            except OSError:
+                if time.monotonic() > deadline or self.process.poll() is not None:
+                    self.process.kill()
+                    raise
+                time.sleep(0.05)
 
     def _read_log(self, found):
         for line in self.process.stderr:
@@ -76,8 +98,9 @@ class RunningServer:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
-        self.reader.join(10)
-        self.process.stderr.close()
+        if self.reader:
+            self.reader.join(10)
+            self.process.stderr.close()
 
     def request(self, method, path, body=None, headers=None, timeout=60):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
@@ -129,9 +152,25 @@ class RunningServer:
 
     def wait_metric(self, name, wanted, seconds=30):
         """Waits until a metric has the value; returns the last seen. The deadline only tells a hang."""
+        return self._wait(name, lambda value: value == wanted, seconds)
+
+    def wait_at_least(self, name, wanted, seconds=30):
+        return self._wait(name, lambda value: value >= wanted, seconds)
+
+    def _wait(self, name, holds, seconds):
         deadline = time.monotonic() + seconds
         value = self.metric(name)
-        while value != wanted and time.monotonic() < deadline:
+        while not holds(value) and time.monotonic() < deadline:
             time.sleep(0.02)
             value = self.metric(name)
         return value
+
+    def forget_memory_peak(self):
+        """The memory peak counts from now on; returns what it begins with."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        return self.memory_peak()
+
+    def memory_peak(self):
+        """Bytes that the process had resident at most."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return 1024 * int(re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M).group(1))
