@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common_options.h"
 
+#include "model_cache.h"
+
 namespace skein::app {
 namespace {
 
@@ -33,6 +35,7 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("context", "N", &engine.context, "longest sequence [the model's, or what memory holds]")
       .Range(1, kTokensMax)
       .CalledElsewhere({"max-model-len", "ctx-size", "c"});
+  fields.Add("packed-cache", "DIR", &engine.packed_cache, "keeps packed weights there for the next load; auto: in the model cache");
   fields.Add("max-num-batched-tokens", "N", &engine.step_tokens, "tokens computed in one step, at most [512]")
       .Range(1, 65536)
       .CalledElsewhere({"batch-size", "ubatch-size", "b", "ub"});
@@ -41,6 +44,7 @@ void MachineOptions::Describe(FieldList& fields) {
 EngineOptions MachineOptions::Resolved() const {
   EngineOptions resolved = engine;
   if (exact) resolved.arithmetic = "exact";
+  if (resolved.packed_cache == "auto") resolved.packed_cache = CacheFolder() + "/packed";
   return resolved;
 }
 

@@ -9,6 +9,11 @@
 namespace skein::app {
 namespace {
 
+void NotePackedCache(const ModelInfo& info, const Context& context) {
+  if (!info.packed_cache_trouble.empty()) context.log().Write(LogLevel::kWarning, info.packed_cache_trouble);
+  if (!info.packed_cache.empty()) context.log().Write(LogLevel::kInfo, fmt::format("packed cache: {}", info.packed_cache));
+}
+
 void NoteContext(const ModelInfo& info, int asked, const Context& context) {
   if (asked == 0 && info.context < info.model_context) {
     context.log().Write(LogLevel::kWarning, fmt::format("memory holds a context of {} tokens, the model was made for {}",
@@ -32,7 +37,10 @@ Result<Engine> LoadEngine(const std::string& model, const EngineOptions& options
   SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
   ProgressBar bar(context, "loading");
   Result<Engine> engine = Engine::Load(path, options, [&](std::uint64_t done, std::uint64_t total) { bar.Show(done, total); });
-  if (engine.ok()) NoteContext(engine->info(), options.context, context);
+  if (engine.ok()) {
+    NoteContext(engine->info(), options.context, context);
+    NotePackedCache(engine->info(), context);
+  }
   return engine;
 }
 
@@ -40,7 +48,9 @@ Result<std::unique_ptr<api::LoadedModel>> LoadForMeasuring(const std::string& mo
                                                            Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));
   ProgressBar bar(context, "loading");
-  return api::LoadedModel::Load(path, machine, [&](std::uint64_t done, std::uint64_t total) { bar.Show(done, total); });
+  auto loaded = api::LoadedModel::Load(path, machine, [&](std::uint64_t done, std::uint64_t total) { bar.Show(done, total); });
+  if (loaded.ok()) NotePackedCache((*loaded)->info(), context);
+  return loaded;
 }
 
 void TellSummary(const ModelInfo& info, const Answer& answer, const Context& context) {

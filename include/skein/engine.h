@@ -97,6 +97,8 @@ struct ModelInfo {
   int model_context = 0;   // longest that the model was made for
   bool has_chat_template = false;
   double load_ms = 0;
+  std::string packed_cache;          // "read", "written", or nothing
+  std::string packed_cache_trouble;  // why one was not used or not written, a line
 };
 
 class Engine {

@@ -19,6 +19,7 @@ struct EngineOptions {
   int context = 0;                  // longest sequence; 0: the model's, or what memory holds
   int step_tokens = 0;              // tokens computed in one step, at most; 0: 512
   int sequences = 0;                // sequences computed in one step, at most; 0: 64
+  std::string packed_cache;         // folder in which packed weights are kept for the next load; empty: none
   std::uint64_t kv_tokens = 0;      // tokens that the KV cache holds over all sequences; 0: one context
 };
 

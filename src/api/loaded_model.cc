@@ -130,11 +130,15 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   model::LoadOptions options;
   options.arithmetic = machine_.arithmetic;
   options.path = machine_.path;
+  options.packed_cache = machine_.packed_cache;
   options.progress = progress;
   options.other_bytes = answer.need.kv_bytes;
   SKEIN_ASSIGN_OR_RETURN(model_, model::Model::Load(*file_, options, *pool_));
   info_.arithmetic = NameOf(model_->arithmetic());
   info_.kernels = NameOf(model_->path());
+  const model::CacheUse& cache = model_->cache_use();
+  info_.packed_cache = cache.read ? "read" : cache.written ? "written" : "";
+  info_.packed_cache_trouble = cache.trouble;
   const engine::MeshExecutorOptions executor_options{.kv_type = *machine_.kv_type,
                                                      .frames = static_cast<std::uint32_t>(frames),
                                                      .context = info_.context,

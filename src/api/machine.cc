@@ -28,6 +28,7 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   SKEIN_RETURN_IF_ERROR(CheckRange(options.sequences, kSequencesMax, "sequences"));
   if (options.context < 0) return InvalidArgument("context is a number of tokens, found less than none", "context");
   machine.threads = options.threads > 0 ? options.threads : kernels::AvailableCores();
+  machine.packed_cache = options.packed_cache;
   machine.context = options.context;
   machine.fixed_step = options.step_tokens > 0;
   if (machine.fixed_step) machine.step_tokens = options.step_tokens;

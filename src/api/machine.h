@@ -21,6 +21,7 @@ struct Machine {
   std::optional<kernels::Arithmetic> arithmetic;
   std::optional<kernels::KernelPath> path;
   std::optional<kernels::KvType> kv_type;
+  std::string packed_cache;  // folder; empty: none
   int context = 0;      // 0: the model's, or what memory holds
   int step_tokens = 512;
   bool fixed_step = false;  // step_tokens was asked for: steps are cut by it alone, not by how long they take

@@ -4,6 +4,7 @@
 #include "formats/model_file.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -43,6 +44,16 @@ Status ModelFile::Read(const TensorInfo& tensor, std::uint64_t offset, std::span
   if (read.ok()) return read;
   return Status(read.code(), fmt::format("{}: tensor {}: {}", ShownPath(path_), tensor.file_name, read.message()),
                 tensor.file_name);
+}
+
+std::string ModelFile::identity() const {
+  std::string identity;
+  for (const int descriptor : descriptors_) {
+    struct stat found {};
+    static_cast<void>(::fstat(descriptor, &found));  // an open file has an answer
+    identity += fmt::format("{} {} {}.{:09} ", found.st_ino, found.st_size, found.st_mtim.tv_sec, found.st_mtim.tv_nsec);
+  }
+  return identity;
 }
 
 OpenedModel::~OpenedModel() {

@@ -62,6 +62,8 @@ class ModelFile {
   const std::string& chat_template() const { return chat_template_; }
   const std::vector<MetadataEntry>& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
+  // Which files these are and when they were written last, in words; another model, or the same written anew, has another.
+  std::string identity() const;
 
  protected:
   ModelConfig config_;

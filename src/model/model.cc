@@ -52,7 +52,8 @@ Result<std::unique_ptr<Model>> Model::Load(const formats::ModelFile& file, const
   const MemoryLimit limit =
       options.memory_limit > 0 ? MemoryLimit{options.memory_limit, "the limit that was set"} : AvailableMemory();
   SKEIN_RETURN_IF_ERROR(CheckMemory(need, limit));
-  SKEIN_RETURN_IF_ERROR(PackWeights(file, plan, model->path_, options.progress, pool, model->weights_.memory));
+  SKEIN_ASSIGN_OR_RETURN(model->cache_use_, PackWeights(file, plan, {model->path_, options.packed_cache, options.progress}, pool,
+                                                        model->weights_.memory));
   return model;
 }
 

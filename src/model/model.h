@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "base/status.h"
 #include "formats/model_file.h"
@@ -24,6 +25,7 @@ struct Architecture;
 struct LoadOptions {
   std::optional<kernels::Arithmetic> arithmetic;  // absent: auto
   std::optional<kernels::KernelPath> path;        // absent: the best of this machine
+  std::string packed_cache;                       // a folder for packed weights (packed_cache.h); empty: none
   LoadProgress progress;                          // may be empty
   std::uint64_t memory_limit = 0;                 // bytes that may be taken; 0: what AvailableMemory says
   std::uint64_t other_bytes = 0;                  // that the caller will take besides (KV cache, decoder scratch)
@@ -46,6 +48,7 @@ class Model {
   kernels::KernelPath path() const { return path_; }
   const ModelWeights& weights() const { return weights_; }
   std::uint64_t packed_bytes() const { return packed_bytes_; }
+  const CacheUse& cache_use() const { return cache_use_; }
 
  private:
   formats::ModelConfig config_;
@@ -55,6 +58,7 @@ class Model {
   kernels::KernelPath path_ = kernels::KernelPath::kRef;
   ModelWeights weights_;
   std::uint64_t packed_bytes_ = 0;
+  CacheUse cache_use_;
 };
 
 // What will be needed in memory, from headers alone. Used by the check before loading and by `skein inspect`.

@@ -9,9 +9,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "kernels/linear/packed_linear.h"
+#include "model/packed_cache.h"
 
 namespace skein::model {
 namespace {
@@ -39,81 +43,117 @@ int PanelsInPiece(const MatrixPlan& plan) {
   return static_cast<int>(std::max<std::uint64_t>(1, kPieceBytes / panel));
 }
 
+// Reads the rows that the panels of a piece need. Errors: kInvalidFile.
+Status ReadSpans(const formats::ModelFile& file, const Piece& piece, std::vector<Span>& spans) {
+  const RowMap& map = piece.plan->rows;
+  for (Span& span : spans) span.first = span.last = -1;
+  const int last = std::min(map.outputs(), piece.panel_end * kernels::kPanelWidth);
+  for (int output = piece.panel_begin * kernels::kPanelWidth; output < last; ++output) {
+    const Origin origin = map.OriginOf(output);
+    if (origin.row < 0) continue;
+    Span& span = spans[static_cast<std::size_t>(origin.source)];
+    span.first = span.first < 0 ? origin.row : std::min(span.first, origin.row);
+    span.last = std::max(span.last, origin.row);
+  }
+  const std::uint64_t row_bytes = BytesOfRow(*piece.plan);
+  for (std::size_t i = 0; i < map.sources.size(); ++i) {
+    Span& span = spans[i];
+    if (span.first < 0) continue;
+    span.bytes.resize(static_cast<std::uint64_t>(span.last - span.first + 1) * row_bytes);
+    SKEIN_RETURN_IF_ERROR(file.Read(*map.sources[i].tensor, static_cast<std::uint64_t>(span.first) * row_bytes, span.bytes));
+  }
+  return OkStatus();
+}
+
+// Packs panel `panel` of the plan, whose rows are in `spans`, as panel `place` of `packed`.
+void PackFrom(const std::vector<Span>& spans, const MatrixPlan& plan, int panel, kernels::PackedLinear& packed, int place) {
+  const std::uint64_t row_bytes = BytesOfRow(plan);
+  const int outputs = plan.rows.outputs();
+  std::array<const std::byte*, kernels::kPanelWidth> rows{};
+  for (int column = 0; column < kernels::kPanelWidth; ++column) {
+    const int output = panel * kernels::kPanelWidth + column;
+    if (output >= outputs) continue;
+    const Origin origin = plan.rows.OriginOf(output);
+    if (origin.row < 0) continue;
+    const Span& span = spans[static_cast<std::size_t>(origin.source)];
+    rows[static_cast<std::size_t>(column)] = span.bytes.data() + static_cast<std::uint64_t>(origin.row - span.first) * row_bytes;
+  }
+  packed.PackPanel(place, plan.dtype, rows);
+}
+
+// Pieces shared out among workers, until one fails.
 class Packing {
  public:
-  Packing(const formats::ModelFile& file, std::vector<Piece> pieces, std::uint64_t total, const LoadProgress& progress)
-      : file_(file), pieces_(std::move(pieces)), total_(total), progress_(progress) {}
+  Packing(const formats::ModelFile& file, const std::vector<Piece>& pieces, const LoadProgress& progress)
+      : file_(file), pieces_(pieces), progress_(progress) {
+    for (const Piece& piece : pieces_) total_ += BytesOf(piece);
+  }
 
-  void Run(kernels::Worker& worker) {
+  Status Run(kernels::ThreadPool& pool) {
+    pool.Run([this](kernels::Worker& worker) { Work(worker); });
+    if (status_.ok() && progress_) progress_(total_, total_);
+    return status_;
+  }
+
+ private:
+  static std::uint64_t BytesOf(const Piece& piece) {
+    return BytesOfRow(*piece.plan) * kernels::kPanelWidth * static_cast<std::uint64_t>(piece.panel_end - piece.panel_begin);
+  }
+
+  void Work(kernels::Worker& worker) {
     std::vector<Span> spans(3);
     for (;;) {
       const std::size_t index = next_.fetch_add(1, std::memory_order_relaxed);
       if (index >= pieces_.size() || failed_.load(std::memory_order_relaxed)) return;
-      const Status status = Pack(pieces_[index], spans);
+      const Piece& piece = pieces_[index];
+      const Status status = ReadSpans(file_, piece, spans);
       if (!status.ok()) {
         const std::lock_guard lock(mutex_);
         if (status_.ok()) status_ = status;
         failed_.store(true, std::memory_order_relaxed);
+        return;
       }
+      for (int panel = piece.panel_begin; panel < piece.panel_end; ++panel) {
+        PackFrom(spans, *piece.plan, panel, *piece.packed, panel);
+      }
+      done_.fetch_add(BytesOf(piece), std::memory_order_relaxed);
       if (worker.index() == 0 && progress_) progress_(done_.load(std::memory_order_relaxed), total_);
     }
   }
 
-  Status status() const { return status_; }
-
- private:
-  Status Pack(const Piece& piece, std::vector<Span>& spans) {
-    SKEIN_RETURN_IF_ERROR(ReadSpans(piece, spans));
-    const std::uint64_t row_bytes = BytesOfRow(*piece.plan);
-    const int outputs = piece.plan->rows.outputs();
-    for (int panel = piece.panel_begin; panel < piece.panel_end; ++panel) {
-      std::array<const std::byte*, kernels::kPanelWidth> rows{};
-      for (int column = 0; column < kernels::kPanelWidth; ++column) {
-        const int output = panel * kernels::kPanelWidth + column;
-        if (output >= outputs) continue;
-        const Origin origin = piece.plan->rows.OriginOf(output);
-        if (origin.row < 0) continue;
-        const Span& span = spans[static_cast<std::size_t>(origin.source)];
-        rows[static_cast<std::size_t>(column)] = span.bytes.data() + static_cast<std::uint64_t>(origin.row - span.first) * row_bytes;
-      }
-      piece.packed->PackPanel(panel, piece.plan->dtype, rows);
-    }
-    done_.fetch_add(row_bytes * kernels::kPanelWidth * static_cast<std::uint64_t>(piece.panel_end - piece.panel_begin),
-                    std::memory_order_relaxed);
-    return OkStatus();
-  }
-
-  Status ReadSpans(const Piece& piece, std::vector<Span>& spans) {
-    const RowMap& map = piece.plan->rows;
-    for (Span& span : spans) span.first = span.last = -1;
-    const int last = std::min(map.outputs(), piece.panel_end * kernels::kPanelWidth);
-    for (int output = piece.panel_begin * kernels::kPanelWidth; output < last; ++output) {
-      const Origin origin = map.OriginOf(output);
-      if (origin.row < 0) continue;
-      Span& span = spans[static_cast<std::size_t>(origin.source)];
-      span.first = span.first < 0 ? origin.row : std::min(span.first, origin.row);
-      span.last = std::max(span.last, origin.row);
-    }
-    const std::uint64_t row_bytes = BytesOfRow(*piece.plan);
-    for (std::size_t i = 0; i < map.sources.size(); ++i) {
-      Span& span = spans[i];
-      if (span.first < 0) continue;
-      span.bytes.resize(static_cast<std::uint64_t>(span.last - span.first + 1) * row_bytes);
-      SKEIN_RETURN_IF_ERROR(file_.Read(*map.sources[i].tensor, static_cast<std::uint64_t>(span.first) * row_bytes, span.bytes));
-    }
-    return OkStatus();
-  }
-
   const formats::ModelFile& file_;
-  const std::vector<Piece> pieces_;
-  const std::uint64_t total_;
+  const std::vector<Piece>& pieces_;
   const LoadProgress& progress_;
+  std::uint64_t total_ = 0;
   std::atomic<std::size_t> next_{0};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   Status status_;  // under mutex_ while workers run
 };
+
+// Whether the middle panel of every matrix has the bytes that packing it anew gives.
+bool SamePanels(const formats::ModelFile& file, const std::vector<Piece>& wholes, kernels::ThreadPool& pool) {
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> same{true};
+  pool.Run([&](kernels::Worker&) {
+    std::vector<Span> spans(3);
+    for (std::size_t i = next.fetch_add(1); i < wholes.size() && same.load(); i = next.fetch_add(1)) {
+      Piece piece = wholes[i];
+      piece.panel_begin = piece.packed->panels() / 2;
+      piece.panel_end = piece.panel_begin + 1;
+      Result<kernels::PackedLinear> anew =
+          kernels::PackedLinear::Allocate(piece.packed->format(), kernels::kPanelWidth, piece.packed->cells());
+      if (!anew.ok() || !ReadSpans(file, piece, spans).ok()) {
+        same.store(false);
+        return;
+      }
+      PackFrom(spans, *piece.plan, piece.panel_begin, *anew, 0);
+      if (std::memcmp(anew->panel(0), piece.packed->panel(piece.panel_begin), anew->bytes()) != 0) same.store(false);
+    }
+  });
+  return same.load();
+}
 
 // Vectors are small: read on one thread. Any type is widened, by packing it as a matrix of one column.
 Status ReadVector(const formats::ModelFile& file, const VectorPlan& plan) {
@@ -141,8 +181,8 @@ Status ReadVector(const formats::ModelFile& file, const VectorPlan& plan) {
 
 }  // namespace
 
-Status PackWeights(const formats::ModelFile& file, const WeightPlan& plan, kernels::KernelPath path,
-                   const LoadProgress& progress, kernels::ThreadPool& pool, Buffer& memory) {
+Result<CacheUse> PackWeights(const formats::ModelFile& file, const WeightPlan& plan, const PackRequest& request,
+                             kernels::ThreadPool& pool, Buffer& memory) {
   for (const VectorPlan& vector : plan.vectors) SKEIN_RETURN_IF_ERROR(ReadVector(file, vector));
   // Matrices first, all of them, so that their addresses stay; then the pieces.
   Result<Buffer> all = Buffer::Allocate(plan.MatrixBytes());
@@ -155,26 +195,39 @@ Status PackWeights(const formats::ModelFile& file, const WeightPlan& plan, kerne
     place += packed.bytes();
     matrix.into->push_back({.packed = std::move(packed),
                             .arithmetic = matrix.arithmetic,
-                            .kernel = kernels::SelectLinear(path, matrix.format, matrix.arithmetic),
+                            .kernel = kernels::SelectLinear(request.path, matrix.format, matrix.arithmetic),
                             .first_column = matrix.first_column});
   }
-  std::vector<Piece> pieces;
-  std::uint64_t total = 0;
+  std::vector<Piece> wholes;
   for (const MatrixPlan& matrix : plan.matrices) {
     const auto same = std::find_if(matrix.into->begin(), matrix.into->end(),
                                    [&](const Matrix& m) { return m.first_column == matrix.first_column; });
-    kernels::PackedLinear& packed = same->packed;
-    const int step = PanelsInPiece(matrix);
-    for (int panel = 0; panel < packed.panels(); panel += step) {
-      pieces.push_back({&matrix, &packed, panel, std::min(packed.panels(), panel + step)});
-    }
-    total += BytesOfRow(matrix) * kernels::kPanelWidth * static_cast<std::uint64_t>(packed.panels());
+    wholes.push_back({&matrix, &same->packed, 0, same->packed.panels()});
   }
-  Packing packing(file, std::move(pieces), total, progress);
-  pool.Run([&](kernels::Worker& worker) { packing.Run(worker); });
-  SKEIN_RETURN_IF_ERROR(packing.status());
-  if (progress) progress(total, total);
-  return OkStatus();
+  CacheUse use;
+  std::optional<PackedCache> cache;
+  if (!request.cache_folder.empty()) {
+    cache.emplace(request.cache_folder, file, plan, request.path);
+    Status read = cache->Read(pool, {memory.data(), memory.size()});
+    if (read.ok() && !SamePanels(file, wholes, pool)) read = InvalidFile("its panels are not those of this program and model");
+    use.read = read.ok();
+    if (use.read) return use;
+    if (read.code() != Code::kMissing) use.trouble = fmt::format("packed cache {} is not used: {}", cache->path(), read.message());
+    memory.Clear();  // packing leaves out what is zero
+  }
+  std::vector<Piece> pieces;
+  for (const Piece& whole : wholes) {
+    const int step = PanelsInPiece(*whole.plan);
+    for (int panel = 0; panel < whole.panel_end; panel += step) {
+      pieces.push_back({whole.plan, whole.packed, panel, std::min(whole.panel_end, panel + step)});
+    }
+  }
+  SKEIN_RETURN_IF_ERROR(Packing(file, pieces, request.progress).Run(pool));
+  if (!cache) return use;
+  const Status written = cache->Write(pool, {memory.data(), memory.size()});
+  use.written = written.ok();
+  if (!written.ok()) use.trouble = fmt::format("no packed cache is written: {}", written.message());
+  return use;
 }
 
 std::uint64_t PackerScratchBytes(const WeightPlan& plan, int threads) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/check.h"
+
 namespace skein {
 namespace {
 
@@ -41,6 +43,10 @@ Result<Buffer> Buffer::Allocate(std::size_t bytes) {
   buffer.size_ = bytes;
   buffer.mapped_ = mapped;
   return buffer;
+}
+
+void Buffer::Clear() {
+  if (data_ != nullptr) SKEIN_CHECK(madvise(data_, mapped_, MADV_DONTNEED) == 0);
 }
 
 Buffer::~Buffer() {

@@ -23,6 +23,9 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
+  // Zeros again; the memory is given back until it is touched.
+  void Clear();
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
