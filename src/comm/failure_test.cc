@@ -44,7 +44,7 @@ std::string ReduceUntilError(Arena& arena, int member, Algorithm algorithm, cons
 class Failure : public testing::TestWithParam<Algorithm> {};
 
 TEST_P(Failure, AKilledRankIsNamedByAllOthers) {
-  Arena arena = ArenaFor(RankKind::kProcesses, kMembers, 1024);
+  Arena arena = ArenaFor(RankKind::kProcesses, kMembers, 4096);
   const auto said = RunRanks(RankKind::kProcesses, kMembers, [&](int member) {
     return ReduceUntilError(arena, member, GetParam(), [] { raise(SIGKILL); });
   });
@@ -61,7 +61,7 @@ TEST_P(Failure, AKilledRankIsNamedByAllOthers) {
 }
 
 TEST_P(Failure, AFrozenRankIsNamedAndFencedWhenItWakes) {
-  Arena arena = ArenaFor(RankKind::kProcesses, kMembers, 1024);
+  Arena arena = ArenaFor(RankKind::kProcesses, kMembers, 4096);
   std::atomic<std::uint32_t>& frozen = arena.FlagOf(kLost, kLost).posted;  // a flag that nobody else uses
   const auto said = RunRanks(RankKind::kProcesses, kMembers, [&](int member) -> std::string {
     const std::string message = ReduceUntilError(arena, member, GetParam(), [&] {
@@ -82,25 +82,35 @@ INSTANTIATE_TEST_SUITE_P(Algorithms, Failure,
                                          Algorithm::kHalvingDoubling, Algorithm::kDoubleTree),
                          [](const auto& named) { return std::string(NameOf(named.param)); });
 
-TEST(Failure, MembersThatDisagreeAboutSizesAreTold) {
+// What two members say that all-reduce rows of different lengths.
+std::vector<std::string> Disagree(int columns, int other_columns) {
   Arena arena = ArenaFor(RankKind::kThreads, 2, 4096);
-  const auto said = RunRanks(RankKind::kThreads, 2, [&](int member) {
+  return RunRanks(RankKind::kThreads, 2, [&](int member) {
     auto transport = SharedMemoryTransport::Create(arena, member, {.timeout = std::chrono::seconds(20)});
     Communicator communicator(Group::OnOneHost(2, member), std::move(transport).value(), {});
-    std::vector<float> x(600), out(600);
-    return communicator.AllReduce({.x = x.data(), .out = out.data(), .rows = 1, .columns = member == 0 ? 600 : 599}).message();
+    std::vector<float> x(1000), out(1000);
+    return communicator.AllReduce({.x = x.data(), .out = out.data(), .rows = 1, .columns = member == 0 ? columns : other_columns}).message();
   });
-  for (const std::string& message : said) EXPECT_NE(message.find("were expected"), std::string::npos) << message;
+}
+
+TEST(Failure, MembersThatDisagreeAboutSizesAreTold) {
+  for (const auto& [a, b] : {std::pair(100, 99), std::pair(1000, 999), std::pair(100, 1000), std::pair(1000, 100)}) {
+    // Whoever finds out first says so; the other may only learn that it was given up.
+    const std::vector<std::string> said = Disagree(a, b);
+    EXPECT_NE((said[0] + said[1]).find("expected"), std::string::npos) << a << " " << b << ": " << said[0] << "; " << said[1];
+    for (const std::string& message : said) EXPECT_EQ(message.substr(0, 16), "all_reduce: rank") << a << " " << b;
+  }
 }
 
 TEST(Failure, ABadMessageOfAPeerIsRefused) {
   // A foreign writer in shared memory must not make this rank read elsewhere.
-  Arena arena = ArenaFor(RankKind::kThreads, 2, 1024);
+  constexpr std::size_t kBytes = ShortBytes(2) + 64;
+  Arena arena = ArenaFor(RankKind::kThreads, 2, 4096);
   auto transport = SharedMemoryTransport::Create(arena, 0, {});
   ASSERT_TRUE(transport.ok());
-  arena.FlagOf(1, 0).message[0] = {0xfffffff0U, 64};
+  arena.FlagOf(1, 0).message[0] = {0xfffff000U, kBytes};
   arena.FlagOf(1, 0).posted.store(kFirstCount + 1);
-  EXPECT_EQ((*transport)->Await(1, 64), nullptr);
+  EXPECT_EQ((*transport)->Await(1, kBytes), nullptr);
   EXPECT_FALSE((*transport)->status().ok());
 }
 

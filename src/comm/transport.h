@@ -62,9 +62,12 @@ class Transport {
   // What errors call the work that goes on: a literal.
   void set_operation(const char* operation) { operation_ = operation; }
 
-  // The next slot, aligned to 64 bytes; null on failure.
+  // A slot that nobody reads, aligned to 64 bytes; null on failure. What was opened last
+  // stays readable for this member until the call after the next one.
   [[nodiscard]] virtual std::byte* Open() = 0;
-  // Sends bytes [begin, end) of the last opened slot, which stays readable for this member. An empty message needs no slot (null).
+  // Says that the next slot opened will probably get so many bytes: time to fetch it for writing.
+  virtual void Prepare(std::size_t /*bytes*/) {}
+  // Sends bytes [begin, end) of the last opened slot. An empty message needs no slot (null).
   [[nodiscard]] virtual bool Post(int peer, const std::byte* slot, std::size_t begin, std::size_t end) = 0;
   // The next message of `peer`, which has to have `bytes` bytes; null on failure. Empty messages give a pointer not to be read.
   [[nodiscard]] virtual const std::byte* Await(int peer, std::size_t bytes) = 0;

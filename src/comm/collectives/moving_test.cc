@@ -35,7 +35,7 @@ Status GatherRound(Transport& transport, int round, std::string& problem) {
   std::vector<std::size_t> sizes;
   std::size_t total = 0;
   for (int member = 0; member < transport.size(); ++member) {
-    sizes.push_back(static_cast<std::size_t>((member * 257 + round * 97) % 1500));
+    sizes.push_back(static_cast<std::size_t>((member * 257 + round * 97) % 7000));
     total += sizes.back();
   }
   std::vector<std::byte> mine(sizes[static_cast<std::size_t>(transport.self())]), all(total);
@@ -52,7 +52,7 @@ Status GatherRound(Transport& transport, int round, std::string& problem) {
 
 // A pipeline: what member 0 makes goes through all, several messages in flight.
 Status PipeRound(Transport& transport, int round, std::string& problem) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(1 + round * 211 % 3000));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(1 + round * 211 % 9000));
   for (int message = 0; message < 6; ++message) {
     if (transport.self() == 0) {
       Fill(bytes, message, round);
@@ -67,7 +67,7 @@ Status PipeRound(Transport& transport, int round, std::string& problem) {
 
 Status BroadcastRound(Transport& transport, int round, std::string& problem) {
   const int root = round % transport.size();
-  std::vector<std::byte> bytes(static_cast<std::size_t>(round * 173 % 2500));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(round * 173 % 9000));
   if (transport.self() == root) Fill(bytes, root, round);
   SKEIN_RETURN_IF_ERROR(Broadcast(transport, root, bytes));
   if (!Holds(bytes, root, round)) problem = fmt::format("broadcast of round {}", round);
@@ -102,7 +102,7 @@ class Moving : public testing::TestWithParam<std::tuple<RankKind, int>> {};
 
 TEST_P(Moving, AnyOrderOfOperationsDeliversAllBytes) {
   const auto [kind, members] = GetParam();
-  Arena arena = ArenaFor(kind, members, 512);
+  Arena arena = ArenaFor(kind, members, 4096);
   const auto said = RunRanks(kind, members, [&](int member) { return Mix(arena, member); });
   for (int member = 0; member < members; ++member) EXPECT_EQ(said[static_cast<std::size_t>(member)], "") << "member " << member;
 }

@@ -27,6 +27,8 @@ Status ReduceOneShot(Reducing& reducing) {
     }
     reducing.CombineIntoOutput(chunk);
     for (int i = 1; i < size; ++i) transport.Release((self + i) % size, Acknowledge::kWithNext);
+    // The slot after next was read last by the peers; owning it again takes them a while.
+    transport.Prepare(bytes);
     reducing.ChunkDone(chunk);
   }
   return OkStatus();

@@ -42,7 +42,11 @@ std::uint32_t CrcOf(const Header& header) {
 }
 
 std::size_t FlagsOffset(std::uint64_t members) { return (kTakenOffset + members * 4 + kUnit - 1) / kUnit * kUnit; }
-std::size_t SlotsOffset(std::uint64_t members) { return FlagsOffset(members) + members * members * sizeof(Flag); }
+std::size_t LinesOffset(std::uint64_t members) { return FlagsOffset(members) + members * members * sizeof(Flag); }
+std::size_t LinesPerPair(std::uint64_t members) { return static_cast<std::size_t>(Transport::kSlots * LinesOf(static_cast<int>(members))); }
+std::size_t SlotsOffset(std::uint64_t members) {
+  return LinesOffset(members) + (members * members * LinesPerPair(members) * sizeof(Line) + kUnit - 1) / kUnit * kUnit;
+}
 
 // Nothing when slots of that size cannot be addressed.
 std::optional<std::uint64_t> TotalBytes(std::uint64_t members, std::uint64_t slot_bytes) {
@@ -84,9 +88,11 @@ Result<Arena> Arena::Create(int members, std::size_t slot_bytes, int descriptor)
   Header header = {kMagic, kVersion, static_cast<std::uint32_t>(members), slot_bytes, *total, 0};
   header.crc = CrcOf(header);
   std::memcpy(data, &header, sizeof header);
-  // Fresh memory is zero, which is what all but flags begin as.
+  // Fresh memory is zero, which is what all but flags and lines begin as.
   auto* flags = reinterpret_cast<Flag*>(data + FlagsOffset(header.members));
   for (int i = 0; i < members * members; ++i) new (flags + i) Flag;
+  auto* lines = reinterpret_cast<Line*>(data + LinesOffset(header.members));
+  for (std::size_t i = 0; i < LinesPerPair(header.members) * header.members * header.members; ++i) new (lines + i) Line;
   return Arena(data, *total, members, slot_bytes, descriptor, descriptor >= 0);
 }
 
@@ -137,6 +143,11 @@ Failure& Arena::failure() { return *std::launder(reinterpret_cast<Failure*>(data
 Flag& Arena::FlagOf(int writer, int reader) {
   auto* flags = reinterpret_cast<Flag*>(data_ + FlagsOffset(static_cast<std::uint64_t>(members_)));
   return flags[writer * members_ + reader];
+}
+
+Line* Arena::LinesFor(int writer, int reader) {
+  auto* lines = reinterpret_cast<Line*>(data_ + LinesOffset(static_cast<std::uint64_t>(members_)));
+  return lines + LinesPerPair(static_cast<std::uint64_t>(members_)) * static_cast<std::size_t>(writer * members_ + reader);
 }
 
 std::byte* Arena::SlotsOf(int member) {

@@ -11,6 +11,7 @@
 //   128     Failure: who was given up and by whom
 //   256     u32 per member: 1 when attached
 //   flags   Flag [members (writer)] [members (reader)]
+//   lines   Line [members (writer)] [members (reader)] [kSlots] [LinesOf(members)]
 //   slots   [members] [kSlots] [slot_bytes + slack]
 //
 // Lives as long as the transports on it.
@@ -43,6 +44,25 @@ struct alignas(128) Flag {
 };
 static_assert(sizeof(Flag) == 128 && sizeof(Flag::message) <= 48, "posted and its messages share one line of 64 bytes");
 
+// A cache line of a short message: its number comes with the bytes, so that a reader waits for one line to travel, not for a flag and then
+// for data. The number is written last and read first. The first line begins with a ShortHeader.
+struct alignas(64) Line {
+  static constexpr std::size_t kBytes = 60;
+  std::byte bytes[kBytes];
+  std::atomic<std::uint32_t> message{kFirstCount};  // the count that `posted` has with it
+};
+
+struct ShortHeader {
+  std::uint32_t bytes;
+  std::uint32_t released;  // as in Flag
+};
+
+// Short messages are written once for each addressee, so they are the shorter the more members there are.
+constexpr std::size_t ShortBytes(int members) { return members < 2 ? 0 : static_cast<std::size_t>(3072 / (members - 1)); }
+constexpr int LinesOf(int members) {
+  return static_cast<int>((sizeof(ShortHeader) + ShortBytes(members) + Line::kBytes - 1) / Line::kBytes);
+}
+
 struct alignas(128) Failure {
   std::atomic<std::uint32_t> lost{0};      // member + 1 that was given up first; 0: nobody
   std::atomic<std::uint32_t> reporter{0};  // member + 1 that said so
@@ -74,6 +94,7 @@ class Arena {
   bool TakeMember(int member);
   Failure& failure();
   Flag& FlagOf(int writer, int reader);
+  Line* LinesFor(int writer, int reader);
   std::byte* SlotsOf(int member);
   std::size_t SlotStride() const { return slot_bytes_ + Transport::kSlack; }
   std::size_t SlotsBytes() const { return SlotStride() * Transport::kSlots; }

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "comm/transports/shared_memory.h"
@@ -101,18 +102,19 @@ TEST(SharedMemory, AMemberIsTakenOnce) {
 
 TEST(SharedMemory, CountsMayWrap) {
   // A pair that exchanges a million messages a second wraps its counts after an hour; here they do so after 64.
-  auto arena = Arena::InProcess(2, 1024);
+  auto arena = Arena::InProcess(2, 8192);
   ASSERT_TRUE(arena.ok());
   auto a = SharedMemoryTransport::Create(*arena, 0, {}), b = SharedMemoryTransport::Create(*arena, 1, {});
   ASSERT_TRUE(a.ok() && b.ok());
   for (int i = 0; i < 1000; ++i) {
+    const std::size_t bytes = i % 3 == 0 ? ShortBytes(2) + 1 : static_cast<std::size_t>(i % 7);
     std::byte* slot = (*a)->Open();
     ASSERT_NE(slot, nullptr);
-    *slot = static_cast<std::byte>(i);
-    ASSERT_TRUE((*a)->Post(1, slot, 0, 1));
-    const std::byte* in = (*b)->Await(0, 1);
+    std::fill(slot, slot + bytes, static_cast<std::byte>(i));
+    ASSERT_TRUE((*a)->Post(1, slot, 0, bytes));
+    const std::byte* in = (*b)->Await(0, bytes);
     ASSERT_NE(in, nullptr);
-    ASSERT_EQ(*in, static_cast<std::byte>(i));
+    for (std::size_t at = 0; at < bytes; ++at) ASSERT_EQ(in[at], static_cast<std::byte>(i)) << i << " " << at;
     (*b)->Release(0, Acknowledge::kNow);
   }
 }

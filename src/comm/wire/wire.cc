@@ -33,7 +33,7 @@ std::size_t WireLayout::RowBytes() const {
   const auto n = static_cast<std::size_t>(columns);
   switch (type) {
     case WireType::kFp32: return n * 4;
-    case WireType::kBf16: return n * 2;
+    case WireType::kBf16: return (n + 31) / 32 * 64;
     case WireType::kInt8: break;
   }
   return n + 4 * static_cast<std::size_t>(UnitsPerRow());

@@ -4,7 +4,8 @@
 // *units* of 64 columns, the last one shorter, and every share of a message is whole units. Bytes of a unit with n columns:
 //
 //   fp32   n × fp32
-//   bf16   n × bf16, rounded to nearest even, denormals zero
+//   bf16   blocks of 32 columns, the last one filled up with zeros: 16 words of 32 bits, word j = column j low, column 16 + j high, so that
+//          one load and a shift or mask give 16 neighbours. Rounded to nearest even, denormals zero
 //   int8   scale fp32 | n × int8: scale = max|x| / 127, q = rint(x · (127 / max|x|)), value q · scale; zeros when max|x| < 2^-100; a
 //          unit that holds an infinity or NaN becomes all NaN (scale NaN)
 //

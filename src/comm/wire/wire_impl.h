@@ -96,12 +96,15 @@ SKEIN_WIRE_INLINE void PutUnit(const Unit& unit, std::byte* out) {
     std::memcpy(out, &scale.scale, 4);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 4 + 16 * i), Int8Of(unit.v[i], scale));
-  } else {
+  }
+  if constexpr (type == WireType::kBf16) {
+    auto* words = reinterpret_cast<float*>(out);
+    Store(words, PairsOfBf16(unit.v[0], unit.v[1]));
+    Store(words + 16, PairsOfBf16(unit.v[2], unit.v[3]));
+  }
+  if constexpr (type == WireType::kFp32) {
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      if constexpr (type == WireType::kFp32) Store(reinterpret_cast<float*>(out) + 16 * i, unit.v[i]);
-      if constexpr (type == WireType::kBf16) StoreBf16(reinterpret_cast<std::uint16_t*>(out) + 16 * i, unit.v[i]);
-    }
+    for (int i = 0; i < 4; ++i) Store(reinterpret_cast<float*>(out) + 16 * i, unit.v[i]);
   }
 }
 
@@ -109,18 +112,17 @@ SKEIN_WIRE_INLINE void PutUnit(const Unit& unit, std::byte* out) {
 template <WireType type>
 SKEIN_WIRE_INLINE Unit GetUnit(const std::byte* in) {
   Unit unit;
-  float scale = 0.0f;
-  if constexpr (type == WireType::kInt8) std::memcpy(&scale, in, 4);
+  const auto* words = reinterpret_cast<const float*>(in);
+  if constexpr (type == WireType::kInt8) {
+    float scale = 0.0f;
+    std::memcpy(&scale, in, 4);
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    if constexpr (type == WireType::kFp32) unit.v[i] = Load(reinterpret_cast<const float*>(in) + 16 * i);
-    if constexpr (type == WireType::kBf16) {
-      unit.v[i] = FromBf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + 32 * i)));
-    }
-    if constexpr (type == WireType::kInt8) {
-      unit.v[i] = Mul(FromInt8(reinterpret_cast<const std::int8_t*>(in + 4 + 16 * i)), Set(scale));
-    }
+    for (int i = 0; i < 4; ++i) unit.v[i] = Mul(FromInt8(reinterpret_cast<const std::int8_t*>(in + 4 + 16 * i)), Set(scale));
   }
+  if constexpr (type == WireType::kBf16) {
+    unit = {ShiftLeftBits<16>(Load(words)), UpperHalfBits(Load(words)), ShiftLeftBits<16>(Load(words + 16)), UpperHalfBits(Load(words + 16))};
+  }
+  if constexpr (type == WireType::kFp32) unit = {Load(words), Load(words + 16), Load(words + 32), Load(words + 48)};
   return unit;
 }
 
@@ -130,16 +132,17 @@ SKEIN_WIRE_INLINE Unit Rounded(const Unit& unit) {
   Unit rounded;
   if constexpr (type == WireType::kFp32) rounded = unit;
   if constexpr (type == WireType::kBf16) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) rounded.v[i] = FromBf16(ToBf16(unit.v[i]));
+    const V16 low = PairsOfBf16(unit.v[0], unit.v[1]), high = PairsOfBf16(unit.v[2], unit.v[3]);
+    rounded = {ShiftLeftBits<16>(low), UpperHalfBits(low), ShiftLeftBits<16>(high), UpperHalfBits(high)};
   }
   if constexpr (type == WireType::kInt8) {
     const Int8Scale scale = ScaleOf(unit);
+    const V16 inverse = Set(scale.inverse);
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      alignas(16) std::int8_t q[16];
-      _mm_store_si128(reinterpret_cast<__m128i*>(q), Int8Of(unit.v[i], scale));
-      rounded.v[i] = Mul(FromInt8(q), Set(scale.scale));
+      // What is not finite must not reach the multiplication; -0 becomes 0, as among integers.
+      const V16 q = scale.inverse == 0.0f ? Zero() : Mul(unit.v[i], inverse);
+      rounded.v[i] = Mul(Add(Sub(q, BeyondNearest(q)), Zero()), Set(scale.scale));
     }
   }
   return rounded;
@@ -160,13 +163,10 @@ SKEIN_WIRE_INLINE void WithType(WireType type, Function function) {
   }
 }
 
-// Calls take.operator()<kWhole>(unit, column, columns) for the units of n columns.
-template <typename Take>
-SKEIN_WIRE_INLINE void ForEachUnit(int n, Take take) {
-  int unit = 0;
-  for (; (unit + 1) * kUnitColumns <= n; ++unit) take.template operator()<true>(unit, unit * kUnitColumns, kUnitColumns);
-  const int column = unit * kUnitColumns;
-  if (column < n) take.template operator()<false>(unit, column, n - column);
+template <WireType type>
+void EncodeAs(const float* x, int n, std::byte* out) {
+  for (; n >= kUnitColumns; n -= kUnitColumns, x += kUnitColumns, out += UnitBytes(type)) PutUnit<type>(LoadUnit<true>(x, kUnitColumns), out);
+  if (n > 0) PutUnit<type>(LoadUnit<false>(x, n), out);
 }
 
 void Encode(WireType type, const float* x, int n, std::byte* out) {
@@ -174,37 +174,60 @@ void Encode(WireType type, const float* x, int n, std::byte* out) {
     std::memcpy(out, x, static_cast<std::size_t>(n) * 4);
     return;
   }
-  WithType(type, [&]<WireType kType>() {
-    ForEachUnit(n, [&]<bool kWhole>(int unit, int column, int count) {
-      PutUnit<kType>(LoadUnit<kWhole>(x + column, count), out + static_cast<std::size_t>(unit) * UnitBytes(kType));
-    });
-  });
+  WithType(type, [&]<WireType kType>() { EncodeAs<kType>(x, n, out); });
+}
+
+template <WireType type, bool kAdd>
+void DecodeAs(const std::byte* in, int n, float* out) {
+  for (; n >= kUnitColumns; n -= kUnitColumns, in += UnitBytes(type), out += kUnitColumns) {
+    StoreUnit<true>(out, GetUnit<type>(in), kUnitColumns, kAdd);
+  }
+  if (n > 0) StoreUnit<false>(out, GetUnit<type>(in), n, kAdd);
 }
 
 void Decode(WireType type, const std::byte* in, int n, bool add, float* out) {
-  WithType(type, [&]<WireType kType>() {
-    ForEachUnit(n, [&]<bool kWhole>(int unit, int column, int count) {
-      StoreUnit<kWhole>(out + column, GetUnit<kType>(in + static_cast<std::size_t>(unit) * UnitBytes(kType)), count, add);
-    });
-  });
+  WithType(type, [&]<WireType kType>() { add ? DecodeAs<kType, true>(in, n, out) : DecodeAs<kType, false>(in, n, out); });
 }
 
-// Contributions [begin, end) added in order.
+// Contributions [begin, end) added in order, `offset` bytes in.
 template <WireType type, bool kWhole>
-SKEIN_WIRE_INLINE Unit SumOf(const std::byte* const* contributions, int begin, int end, int unit, int count) {
-  const std::size_t offset = static_cast<std::size_t>(unit) * UnitBytes(type);
+SKEIN_WIRE_INLINE Unit SumOf(const std::byte* const* contributions, int begin, int end, std::size_t offset, int count) {
   Unit sum = GetUnit<type>(contributions[begin] + offset);
   for (int source = begin + 1; source < end; ++source) AddUnit(sum, GetUnit<type>(contributions[source] + offset));
   return KeepColumns<kWhole>(sum, count);
 }
 
+// How a sum ends.
+template <bool kRounds, bool kAdds>
+struct Ending {
+  static constexpr bool kRound = kRounds, kAdd = kAdds;
+};
+
+template <WireType type, typename End, bool kWhole>
+SKEIN_WIRE_INLINE void Finish(Unit sum, int count, float* out) {
+  if constexpr (End::kRound) sum = Rounded<type>(sum);
+  StoreUnit<kWhole>(out, sum, count, End::kAdd);
+}
+
+// kSources: their number, known to be so when it is not 0.
+template <WireType type, typename End, int kSources>
+void SumOneHost(const std::byte* const* contributions, int sources, int n, float* out) {
+  if constexpr (kSources != 0) sources = kSources;
+  std::size_t offset = 0;
+  for (; n >= kUnitColumns; n -= kUnitColumns, offset += UnitBytes(type), out += kUnitColumns) {
+    Finish<type, End, true>(SumOf<type, true>(contributions, 0, sources, offset, kUnitColumns), kUnitColumns, out);
+  }
+  if (n > 0) Finish<type, End, false>(SumOf<type, false>(contributions, 0, sources, offset, n), n, out);
+}
+
 template <WireType inner, WireType outer, bool kWhole>
-SKEIN_WIRE_INLINE Unit SumOverHosts(const Sources& sources, int unit, int count) {
+SKEIN_WIRE_INLINE Unit SumOverHosts(const Sources& sources, std::size_t unit, int count) {
   Unit sums[kHostsMax];
   for (int host = 0; host < sources.hosts; ++host) {
     const int begin = sources.host_begin[host], end = sources.host_begin[host + 1];
-    sums[host] = end - begin == 1 ? SumOf<outer, kWhole>(sources.contributions, begin, end, unit, count)
-                                  : Rounded<outer>(SumOf<inner, kWhole>(sources.contributions, begin, end, unit, count));
+    sums[host] = end - begin == 1
+                     ? SumOf<outer, kWhole>(sources.contributions, begin, end, unit * UnitBytes(outer), count)
+                     : Rounded<outer>(SumOf<inner, kWhole>(sources.contributions, begin, end, unit * UnitBytes(inner), count));
   }
   for (int distance = 1; distance < sources.hosts; distance *= 2) {
     for (int host = 0; host + distance < sources.hosts; host += 2 * distance) AddUnit(sums[host], sums[host + distance]);
@@ -212,34 +235,32 @@ SKEIN_WIRE_INLINE Unit SumOverHosts(const Sources& sources, int unit, int count)
   return sums[0];
 }
 
-template <bool kRound>
-SKEIN_WIRE_INLINE void SumAll(const Sources& sources, WireTypes types, int n, bool add, float* out) {
+template <WireType inner, WireType outer, typename End>
+void SumManyHosts(const Sources& sources, int n, float* out) {
+  std::size_t unit = 0;
+  for (; n >= kUnitColumns; n -= kUnitColumns, ++unit, out += kUnitColumns) {
+    Finish<outer, End, true>(SumOverHosts<inner, outer, true>(sources, unit, kUnitColumns), kUnitColumns, out);
+  }
+  if (n > 0) Finish<outer, End, false>(SumOverHosts<inner, outer, false>(sources, unit, n), n, out);
+}
+
+template <typename End>
+void SumAll(const Sources& sources, WireTypes types, int n, float* out) {
   WithType(types.inner, [&]<WireType kInner>() {
-    if (sources.hosts == 1) {
-      const int count_of_sources = sources.host_begin[1];
-      ForEachUnit(n, [&]<bool kWhole>(int unit, int column, int count) {
-        Unit sum = SumOf<kInner, kWhole>(sources.contributions, 0, count_of_sources, unit, count);
-        if constexpr (kRound) sum = Rounded<kInner>(sum);
-        StoreUnit<kWhole>(out + column, sum, count, add);
-      });
-      return;
+    if (sources.hosts > 1) {
+      WithType(types.outer, [&]<WireType kOuter>() { SumManyHosts<kInner, kOuter, End>(sources, n, out); });
+    } else if (sources.host_begin[1] == 2) {
+      SumOneHost<kInner, End, 2>(sources.contributions, 2, n, out);
+    } else {
+      SumOneHost<kInner, End, 0>(sources.contributions, sources.host_begin[1], n, out);
     }
-    WithType(types.outer, [&]<WireType kOuter>() {
-      ForEachUnit(n, [&]<bool kWhole>(int unit, int column, int count) {
-        Unit sum = SumOverHosts<kInner, kOuter, kWhole>(sources, unit, count);
-        if constexpr (kRound) sum = Rounded<kOuter>(sum);
-        StoreUnit<kWhole>(out + column, sum, count, add);
-      });
-    });
   });
 }
 
-void Sum(const Sources& sources, WireTypes types, int n, float* out) {
-  SumAll</*kRound=*/false>(sources, types, n, /*add=*/false, out);
-}
+void Sum(const Sources& sources, WireTypes types, int n, float* out) { SumAll<Ending<false, false>>(sources, types, n, out); }
 
 void Combine(const Sources& sources, WireTypes types, int n, bool add, float* out) {
-  SumAll</*kRound=*/true>(sources, types, n, add, out);
+  add ? SumAll<Ending<true, true>>(sources, types, n, out) : SumAll<Ending<true, false>>(sources, types, n, out);
 }
 
 constexpr WireKernels kWireKernels = {.encode = Encode, .decode = Decode, .sum = Sum, .combine = Combine};

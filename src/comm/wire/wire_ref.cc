@@ -20,15 +20,19 @@ struct Unit {
   float value[kUnitColumns];
 };
 
+// Byte of column i of a unit in bf16.
+int Bf16At(int i) { return i / 32 * 64 + i % 16 * 4 + i % 32 / 16 * 2; }
+
 void EncodeUnit(WireType type, const float* x, int n, std::byte* out) {
   if (type == WireType::kFp32) {
     std::memcpy(out, x, static_cast<std::size_t>(n) * 4);
     return;
   }
   if (type == WireType::kBf16) {
+    std::memset(out, 0, static_cast<std::size_t>((n + 31) / 32 * 64));
     for (int i = 0; i < n; ++i) {
       const std::uint16_t bits = ScalarBf16(x[i]);
-      std::memcpy(out + 2 * i, &bits, 2);
+      std::memcpy(out + Bf16At(i), &bits, 2);
     }
     return;
   }
@@ -58,7 +62,7 @@ Unit DecodeUnit(WireType type, const std::byte* in, int n) {
         break;
       case WireType::kBf16: {
         std::uint16_t bits = 0;
-        std::memcpy(&bits, in + 2 * i, 2);
+        std::memcpy(&bits, in + Bf16At(i), 2);
         unit.value[i] = ScalarFromBf16(bits);
         break;
       }
