@@ -26,6 +26,8 @@ constexpr int kReadsPerTurn = 4;
 constexpr std::size_t kDrainMax = 128 * 1024 * 1024;
 // A body's memory before its bytes have come.
 constexpr std::size_t kBodyReserveMax = 64 * 1024;
+// For logs and metrics, as nginx has it: the client left before its answer had a status.
+constexpr int kClientLeft = 499;
 
 }  // namespace
 
@@ -248,7 +250,7 @@ void Connection::Close() {
   std::function<void()> gone;
   if (answer_ != Answer::kNone) {
     if (const auto exchange = exchange_.lock()) gone = exchange->TakeGone();
-    EndAnswer(stream_status_, /*cut=*/true);
+    EndAnswer(stream_status_ != 0 ? stream_status_ : kClientLeft, /*cut=*/true);
   }
   EnterState(State::kClosed);
   ReleaseBodyBytes(std::exchange(body_bytes_, 0));
@@ -265,8 +267,17 @@ void Connection::Close() {
   if (gone) gone();
 }
 
+// A slow reader's socket takes more of ours only once a good part of what the kernel holds has gone, which may be a
+// minute; but that part shrinks with everything that the client's side takes.
+void Connection::NoteProgress(Time now) {
+  const std::size_t held = transport_.HeldByKernel();
+  if (held < held_) last_progress_ = now;
+  held_ = held;
+}
+
 void Connection::Sweep(Time now) {
   const HttpLimits& limits = core_.limits();
+  if (blocked_) NoteProgress(now);
   const auto in_state = now - since_;
   const bool stalled = blocked_ && now - last_progress_ > limits.stalled_time;
   switch (state_) {

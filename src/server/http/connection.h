@@ -85,6 +85,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Dispatch();
   void EnterState(State state);
   void ReleaseBodyBytes(std::size_t bytes);
+  void NoteProgress(Time now);
 
   // connection_answer.cc: bytes out.
   void WaitWritable();
@@ -109,7 +110,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Answer answer_ = Answer::kNone;
   Time since_;          // of this state
   Time began_;          // of this request: its first byte
-  Time last_progress_;  // the kernel took bytes, or out_ began to wait for it
+  Time last_progress_;  // the kernel or the client took bytes, or out_ began to wait for the kernel
   Time last_write_;
 
   std::unique_ptr<Reading> reading_;
@@ -117,6 +118,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string next_;            // bytes of the next request
   std::string out_;             // answer bytes; those before out_begin_ have been taken by the kernel
   std::size_t out_begin_ = 0;
+  std::size_t held_ = 0;     // by the kernel for the client, when it was last looked at
   std::string events_;       // of this turn, not framed yet
   std::size_t drained_ = 0;  // bytes thrown away while draining
   std::weak_ptr<Exchange> exchange_;

@@ -173,6 +173,7 @@ void Connection::Flush() {
   blocked_ = out_begin_ < out_.size();
   if (blocked_) {
     if (out_begin_ > out_.size() / 2) out_.erase(0, std::exchange(out_begin_, 0));
+    NoteProgress(now);
     WaitWritable();
   } else {
     out_begin_ = 0;

@@ -28,7 +28,7 @@ struct HttpLimits {
   std::chrono::milliseconds header_time{10'000};   // from a request's first byte to its empty line, and TLS handshakes
   std::chrono::milliseconds body_time{30'000};     // for a body, beside body_rate
   std::chrono::milliseconds idle_time{75'000};     // between two requests
-  std::chrono::milliseconds stalled_time{10'000};  // bytes wait and the client takes none: it is cut
+  std::chrono::milliseconds stalled_time{10'000};  // bytes wait and the client's side takes none: it is cut
   std::chrono::milliseconds ping_time{15'000};     // an event stream is silent: it gets a comment
   std::chrono::milliseconds linger_time{2'000};    // for what a client still sends after our last answer
 };
@@ -37,7 +37,7 @@ struct HttpLimits {
 struct AnswerNote {
   const HttpRequest* request;  // null when the request could not be read
   std::string_view route;      // the path as the route has it ("/v1/models/{id}"); empty when none was found
-  int status;
+  int status;                  // 499: it was cut before it had one
   bool cut;                           // the client left, or was cut, before the answer's end
   std::chrono::nanoseconds duration;  // since the request's first byte
 };

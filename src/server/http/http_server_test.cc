@@ -431,6 +431,36 @@ TEST(HttpServer, ASlowReaderIsPausedAndThenCut) {
   EXPECT_LE(body.size(), sent);
 }
 
+// A phone on a bad line would lose its answer although its bytes keep coming.
+TEST(HttpServer, AReaderThatIsSlowForLongerThanTheLimitIsNotCut) {
+  HttpOptions options;
+  options.limits.stalled_time = milliseconds(1500);
+  Later later(options);
+  TestClient client(later.port(), /*receive_bytes=*/4096);
+  client.Send(kGetLater);
+  ASSERT_TRUE(later.Came());
+  std::string wanted;
+  later.On([&](Exchange& exchange) {  // more than the kernel holds, so that some of it waits for the socket
+    exchange.BeginEvents();
+    while (wanted.size() < 2'000'000) wanted += fmt::format("data: {}\n\n", wanted.size());
+    exchange.Send(wanted);
+    exchange.EndEvents();
+  });
+  // 20 kB/s: the socket is not writable again for seconds, since that takes a third of what the kernel holds.
+  std::string slowly(1024, '\0');
+  std::string found;
+  for (int k = 0; k < 70; ++k) {
+    const ssize_t got = ::recv(client.socket(), slowly.data(), slowly.size(), 0);
+    ASSERT_GT(got, 0) << "cut after " << found.size() << " bytes";
+    found.append(slowly, 0, static_cast<std::size_t>(got));
+    ::usleep(50'000);
+  }
+  ASSERT_TRUE(client.ReadUntil("\r\n0\r\n\r\n"));
+  bool ended = false;
+  EXPECT_EQ(Unchunked(found + client.found(), ended), wanted);
+  EXPECT_TRUE(ended);
+}
+
 // A reader that is slow but reads gets everything.
 TEST(HttpServer, AReaderWithASmallWindowGetsEverythingInOrder) {
   Later later;
@@ -670,6 +700,32 @@ TEST(HttpServer, EveryAnswerIsNotedOnce) {
   server.Ask("GET / HTTP/7.0\r\n\r\n");
   server->Stop();
   EXPECT_EQ(notes, (std::vector<std::string>{"/v1/models/{id} 200 /v1/models/x", " 404 -", " 505 -"}));
+}
+
+// Who left before an answer would stand in the log with a status that no tool knows.
+TEST(HttpServer, WhoLeavesBeforeTheAnswerHasAStatusIsNotedAs499) {
+  std::mutex mutex;
+  std::vector<std::string> notes;
+  HttpOptions options;
+  options.on_answer = [&](const AnswerNote& note) {
+    const std::lock_guard lock(mutex);
+    notes.push_back(fmt::format("{} {}{}", note.route, note.status, note.cut ? " cut" : ""));
+  };
+  const auto noted = [&] {
+    const std::lock_guard lock(mutex);
+    return notes;
+  };
+  Later later(options);
+  TestClient early(later.port()), late(later.port());
+  early.Send(kGetLater);
+  ASSERT_TRUE(later.Came());
+  early.Close();
+  EXPECT_TRUE(Eventually([&] { return noted() == std::vector<std::string>{"/later 499 cut"}; }));
+  late.Send(kGetLater);
+  ASSERT_TRUE(later.Came(2));
+  later.On([](Exchange& exchange) { exchange.BeginEvents(); }, 1);
+  late.Close();
+  EXPECT_TRUE(Eventually([&] { return noted() == std::vector<std::string>{"/later 499 cut", "/later 200 cut"}; }));
 }
 
 // Streams of many clients, half of them gone at random: nobody else may notice.

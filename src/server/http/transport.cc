@@ -7,8 +7,10 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <openssl/err.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 namespace skein::server {
@@ -78,6 +80,11 @@ Io Transport::Write(std::string_view bytes) {
 bool Transport::PeerLeft() const {
   pollfd socket{.fd = socket_, .events = POLLRDHUP, .revents = 0};
   return ::poll(&socket, 1, 0) > 0;
+}
+
+std::size_t Transport::HeldByKernel() const {
+  int bytes = 0;
+  return ::ioctl(socket_, SIOCOUTQ, &bytes) == 0 && bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
 void Transport::ShutdownWrite() {

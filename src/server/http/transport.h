@@ -43,6 +43,7 @@ class Transport {
   Io Read(std::span<char> into);
   Io Write(std::string_view bytes);
   bool PeerLeft() const;  // whether the client has closed, at least its sending half; bytes of its may still be unread
+  std::size_t HeldByKernel() const;  // bytes written that the client's side has not acknowledged yet
   void ShutdownWrite();   // the client reads an end; what it sends can still be read
 
  private:
