@@ -41,6 +41,7 @@ bool Engine::StepOnce() {
   const std::int64_t now_ns = clock_.NowNs();
   const scheduler::StepPlan& plan = scheduler_.PlanStep(now_ns);
   const bool works = !plan.rows.empty();
+  const std::uint64_t tokens_before = counts_.prompt_tokens + counts_.generated_tokens;
   if (works) {
     NoteFirstSteps(plan, now_ns);
     executor_->Submit(plan);
@@ -51,6 +52,7 @@ bool Engine::StepOnce() {
     ++counts_.steps;
   }
   Publish();
+  if (works) CountStepTokens(counts_.prompt_tokens + counts_.generated_tokens - tokens_before);
   PublishStats();
   return works;
 }
@@ -150,6 +152,11 @@ void Engine::End(SequenceId sequence, FinishedEvent event) {
   event.first_token_ns = since_submit(ended.first_token_ns);
   event.total_ns = since_submit(now_ns);
   ended.sink->OnFinished(std::move(event));
+}
+
+void Engine::CountStepTokens(std::uint64_t tokens) {
+  const auto bound = std::ranges::lower_bound(kStepTokenBounds, static_cast<double>(tokens));
+  ++counts_.step_tokens[static_cast<std::size_t>(bound - kStepTokenBounds.begin())];
 }
 
 void Engine::PublishStats() {

@@ -86,6 +86,7 @@ class Engine final : public EngineClient {
   void Publish();
   void PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns);
   void End(SequenceId sequence, FinishedEvent event);
+  void CountStepTokens(std::uint64_t tokens);
   void PublishStats();
   void EndEverything();
 

@@ -8,6 +8,7 @@
 // it must not block.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -92,11 +93,17 @@ class TokenSink {
   virtual void OnFinished(FinishedEvent event) = 0;  // the last call
 };
 
+// Upper ends of EngineStats::step_tokens, as vLLM has them for vllm:iteration_tokens_total.
+inline constexpr std::array<double, 13> kStepTokenBounds = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
+
 struct EngineStats {
   std::uint64_t steps = 0;
   std::uint64_t step_ns = 0;             // time that they took to compute
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
+  // Steps by how many tokens they had, of prompts and generated together: above the bound before and at most each of
+  // kStepTokenBounds; the last ones: above all.
+  std::array<std::uint64_t, kStepTokenBounds.size() + 1> step_tokens = {};
   std::uint64_t preemptions = 0;
   std::uint64_t refusals = 0;            // for a deadline that could not be made
   std::uint32_t running = 0;

@@ -260,6 +260,19 @@ TEST_F(EngineTest, TimesAreCountedFromSubmit) {
   EXPECT_GT(end.total_ns, end.first_token_ns + 6'000'000);
 }
 
+// Whoever tunes batches would look at a distribution of something else.
+TEST_F(EngineTest, StepsAreCountedByTheirTokens) {
+  Start({.step_target_ns = 0, .own_thread = false});
+  ASSERT_TRUE(engine_->Submit(Asked(1, 40, 3), std::make_shared<CollectingSink>()).ok());
+  while (engine_->Step()) {
+  }
+  // 32 of the prompt; its other 8 and the first token; two more tokens.
+  const EngineStats stats = engine_->Stats();
+  EXPECT_EQ(stats.step_tokens, (std::array<std::uint64_t, kStepTokenBounds.size() + 1>{2, 0, 1, 1}));
+  EXPECT_EQ(stats.steps, 4u);
+  EXPECT_EQ(stats.prompt_tokens + stats.generated_tokens, 43u);
+}
+
 // A wrong setting would end the process instead of being reported.
 TEST_F(EngineTest, WrongOptionsAreErrors) {
   const auto make = [&](ExecutorLimits limits, EngineOptions options) {

@@ -34,6 +34,7 @@ void Fields(Wire& wire, T& value) {
   wire(value.steps, value.step_ns, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
        value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
        value.prefix_queries, value.prefix_hits);
+  for (auto& count : value.step_tokens) wire(count);
 }
 
 template <class Wire, Same<PromptEvent> T>
@@ -57,7 +58,7 @@ void Fields(Wire& wire, T& value) {
 namespace {
 
 constexpr std::uint32_t kMagic = 0x4E454B53;  // "SKEN"
-constexpr std::uint16_t kVersion = 2;
+constexpr std::uint16_t kVersion = 3;
 
 constexpr wire::FrameKind KindOf(std::size_t index) {
   return {kMagic, kVersion, static_cast<std::uint16_t>(index + 1)};

@@ -28,7 +28,7 @@ std::vector<Message> Examples() {
   return {request,
           CancelMessage{.request = {4}},
           StatsMessage{},
-          EngineStats{.steps = 1, .step_ns = 21, .prompt_tokens = 2, .generated_tokens = 3, .preemptions = 4, .refusals = 13, .running = 5, .waiting = 6,
+          EngineStats{.steps = 1, .step_ns = 21, .prompt_tokens = 2, .generated_tokens = 3, .step_tokens = {5, 0, 7}, .preemptions = 4, .refusals = 13, .running = 5, .waiting = 6,
                       .paused = 1, .blocks_total = 7, .blocks_held = 8, .blocks_cached = 9, .block_tokens = 16,
                       .places_unused = 10, .prefix_queries = 11, .prefix_hits = 12},
           PromptEvent{.request = {4}, .epoch = 2, .first_position = 16, .scores = {{3, -0.25f, {{3, -0.25f}}}}, .logits = {1.5f}, .hidden = {-0.5f, 2.0f}},

@@ -168,6 +168,9 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
   page.Counter("vllm:num_preemptions_total", static_cast<double>(engine.preemptions), "Sequences that gave way.");
   page.Counter("vllm:prompt_tokens_total", static_cast<double>(engine.prompt_tokens), "Prompt tokens computed.");
   page.Counter("vllm:generation_tokens_total", static_cast<double>(engine.generated_tokens), "Tokens generated.");
+  page.Distribution("vllm:iteration_tokens_total",
+                    Histogram(engine::kStepTokenBounds, engine.step_tokens, static_cast<double>(engine.prompt_tokens + engine.generated_tokens)),
+                    "Tokens of an engine step, of prompts and generated together.");
   page.Head("vllm:request_success_total", "counter", "Finished sequences by reason.");
   for (const auto& [reason, count] : finished_) {
     page.Series("vllm:request_success_total", static_cast<double>(count), fmt::format("finished_reason=\"{}\"", reason));

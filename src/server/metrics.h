@@ -24,6 +24,9 @@ class Histogram {
  public:
   // `bounds`: upper ends of buckets, ascending; what they refer to outlives the histogram.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds), counts_(bounds.size() + 1) {}
+  // One that somebody else has counted. `counts`: of each bucket alone, one more than bounds.
+  Histogram(std::span<const double> bounds, std::span<const std::uint64_t> counts, double sum)
+      : bounds_(bounds), counts_(counts.begin(), counts.end()), sum_(sum) {}
 
   void Observe(double value);
 

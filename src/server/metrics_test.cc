@@ -52,12 +52,19 @@ TEST(Metrics, NamesAndBucketsAreThoseOfVllm) {
   Metrics metrics("m", 4096);
   metrics.OnFirstToken(0.02);
   metrics.OnFinished({.finished_reason = "length", .generated_tokens = 2});
-  const std::string page = metrics.Text({.generated_tokens = 7, .running = 2, .blocks_total = 4, .blocks_held = 1}, {});
+  const std::string page = metrics.Text({.prompt_tokens = 600, .generated_tokens = 7, .step_tokens = {6, 0, 0, 0, 0, 0, 0, 1, 1},
+                                         .running = 2, .blocks_total = 4, .blocks_held = 1}, {});
   for (const char* line : {
            "# TYPE vllm:num_requests_running gauge\n",
            "vllm:num_requests_running{engine=\"0\",model_name=\"m\"} 2.0\n",
            "vllm:kv_cache_usage_perc{engine=\"0\",model_name=\"m\"} 0.25\n",
            "vllm:generation_tokens_total{engine=\"0\",model_name=\"m\"} 7.0\n",
+           "# TYPE vllm:iteration_tokens_total histogram\n",
+           "vllm:iteration_tokens_total_bucket{le=\"1.0\",engine=\"0\",model_name=\"m\"} 6.0\n",
+           "vllm:iteration_tokens_total_bucket{le=\"512.0\",engine=\"0\",model_name=\"m\"} 7.0\n",
+           "vllm:iteration_tokens_total_bucket{le=\"16384.0\",engine=\"0\",model_name=\"m\"} 8.0\n",
+           "vllm:iteration_tokens_total_sum{engine=\"0\",model_name=\"m\"} 607.0\n",
+           "vllm:iteration_tokens_total_count{engine=\"0\",model_name=\"m\"} 8.0\n",
            "vllm:request_success_total{finished_reason=\"length\",engine=\"0\",model_name=\"m\"} 1.0\n",
            "vllm:time_to_first_token_seconds_bucket{le=\"0.01\",engine=\"0\",model_name=\"m\"} 0.0\n",
            "vllm:time_to_first_token_seconds_bucket{le=\"0.02\",engine=\"0\",model_name=\"m\"} 1.0\n",
