@@ -113,6 +113,8 @@ void BenchServeOptions::Describe(FieldList& fields) {
   fields.Add("endpoint", "PATH", &endpoint, "one that ends in /completions or /chat/completions").FlagOnly();
   fields.Add("model", "NAME", &model, "the model asked for [the first that the server lists]").FlagOnly();
   fields.Add("api-key-file", "FILE", &api_key_file, "its first key is sent; also OPENAI_API_KEY").FlagOnly();
+  fields.Add("ca-file", "FILE", &ca_file, "certificates in PEM that an https server's must be signed by [this machine's]").FlagOnly();
+  fields.Add("insecure", "", &insecure, "takes any certificate").FlagOnly();
   fields.Add("timeout", "S", &timeout, "seconds that one request may take").Range(0.001, 1e6).FlagOnly();
   fields.Group("Requests");
   fields.Add("dataset", "NAME", &dataset, "random, shared-prefix, or trace:FILE (JSON lines)").FlagOnly();
@@ -157,7 +159,12 @@ Status RunBenchServe(const BenchServeOptions& options, Context& context) {
   client.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<float>(options.timeout));
   client.max_concurrency = static_cast<std::size_t>(options.max_concurrency);
   SKEIN_ASSIGN_OR_RETURN(client.api_key, ApiKey(options.api_key_file));
+  server::TlsContext tls;
   SKEIN_ASSIGN_OR_RETURN(client.target, ResolveTarget(options.base_url));
+  if (client.target.secure) {
+    SKEIN_ASSIGN_OR_RETURN(tls, server::LoadClientTlsContext(options.ca_file, options.insecure));
+    client.tls = tls.get();
+  }
   facts.model = options.model;
   if (facts.model.empty()) {
     SKEIN_ASSIGN_OR_RETURN(facts.model, ServedModel(client));

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_serve_client.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -24,51 +19,16 @@ namespace skein::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using server::Io;
 
 constexpr std::size_t kReadBytes = 64 << 10;
 constexpr std::size_t kErrorBodyBytes = 4 << 10;  // of an answer that is no success; the rest is not kept
 constexpr std::size_t kEventsAtOnce = 256;
-constexpr std::chrono::seconds kProbeWait{3};
 constexpr std::chrono::milliseconds kLongestWait{100};  // so that Ctrl-C and progress are looked at
 
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 std::string ErrorName(int error) { return std::strerror(error); }  // NOLINT: one thread
-
-class Socket {
- public:
-  Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
-  ~Socket() { Close(); }
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Socket& operator=(Socket&& other) noexcept {
-    Close();
-    descriptor_ = std::exchange(other.descriptor_, -1);
-    return *this;
-  }
-  int get() const { return descriptor_; }
-  bool open() const { return descriptor_ >= 0; }
-  void Close() {
-    if (open()) ::close(std::exchange(descriptor_, -1));
-  }
-
- private:
-  int descriptor_ = -1;
-};
-
-// A socket that connects; `error` is errno when it cannot even begin.
-Socket BeginConnect(const Target& target, int& error) {
-  Socket socket(::socket(target.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  error = socket.open() ? 0 : errno;
-  if (!socket.open()) return socket;
-  const int on = 1;
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&target.address), target.address_bytes) != 0 && errno != EINPROGRESS) {
-    error = errno;
-    socket.Close();
-  }
-  return socket;
-}
 
 std::string RequestText(const ClientOptions& options, std::string_view method, std::string_view path, std::string_view body) {
   std::string text = fmt::format("{} {}{} HTTP/1.1\r\nHost: {}\r\nUser-Agent: skein-bench\r\nAccept: */*\r\n", method,
@@ -84,7 +44,7 @@ std::string RequestText(const ClientOptions& options, std::string_view method, s
 struct Connection {
   static constexpr std::size_t kNoRequest = static_cast<std::size_t>(-1);
 
-  Socket socket;
+  ClientSocket socket;
   std::uint32_t generation = 0;  // events of an earlier socket of this place are not for the present one
   std::size_t request = kNoRequest;
   bool connecting = false;
@@ -123,7 +83,7 @@ class LoadClient {
   }
 
   Result<RunOutcome> Run(const Cancellation& cancellation, const std::function<void(std::size_t)>& progress) {
-    epoll_ = Socket(::epoll_create1(EPOLL_CLOEXEC));
+    epoll_ = Descriptor(::epoll_create1(EPOLL_CLOEXEC));
     if (!epoll_.open()) return MissingError(fmt::format("bench serve needs epoll: {}; run it on Linux", ErrorName(errno)));
     begin_ = Clock::now();
     last_end_ = begin_;
@@ -192,16 +152,17 @@ class LoadClient {
   std::string TextOf(std::size_t index) const { return RequestText(options_, "POST", options_.path, requests_[index].body); }
 
   void Open(std::size_t place, Connection& connection) {
-    int error = 0;
     connection.used_before = false;
-    connection.socket = BeginConnect(options_.target, error);
-    if (error == 0) {
+    bool begun = connection.socket.Open(options_.target, options_.tls);
+    std::string why = connection.socket.why();
+    if (begun) {
       ++connection.generation;
       connection.connecting = true;
       connection.wants_write = true;
-      if (!Watch(place, connection, EPOLL_CTL_ADD)) error = errno;
+      begun = Watch(place, connection, EPOLL_CTL_ADD);
+      if (!begun) why = ErrorName(errno);
     }
-    if (error != 0) End(place, connection, fmt::format("cannot connect: {}", ErrorName(error)), /*keep=*/false);
+    if (!begun) End(place, connection, fmt::format("cannot connect: {}", why), /*keep=*/false);
   }
 
   bool Watch(std::size_t place, const Connection& connection, int operation) const {
@@ -223,31 +184,27 @@ class LoadClient {
       return;
     }
     if (connection.connecting) {
-      int error = 0;
-      socklen_t bytes = sizeof error;
-      ::getsockopt(connection.socket.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
-      if (error != 0) return End(place, connection, fmt::format("cannot connect: {}", ErrorName(error)), /*keep=*/false);
-      if ((mask & EPOLLOUT) == 0) return;
+      const Io io = connection.socket.Connect();
+      if (io.kind == Io::Kind::kAgain) return WantWrite(place, connection, connection.socket.wants_write());
+      if (io.kind != Io::Kind::kDone) return End(place, connection, fmt::format("cannot connect: {}", connection.socket.why()), /*keep=*/false);
       connection.connecting = false;
     }
-    if ((mask & EPOLLOUT) != 0 && !SendMore(place, connection)) return;
+    if (connection.sent < connection.out.size() && !SendMore(place, connection)) return;
     if ((mask & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ReadMore(place, connection);
   }
 
   // False when the request has ended, or has moved to another socket.
   bool SendMore(std::size_t place, Connection& connection) {
     while (connection.sent < connection.out.size()) {
-      const ssize_t count = ::send(connection.socket.get(), connection.out.data() + connection.sent,
-                                   connection.out.size() - connection.sent, MSG_NOSIGNAL);
-      if (count >= 0) {
-        connection.sent += static_cast<std::size_t>(count);
-      } else if (errno == EAGAIN) {
-        WantWrite(place, connection, true);
+      const Io io = connection.socket.Write(std::string_view(connection.out).substr(connection.sent));
+      if (io.kind == Io::Kind::kDone) {
+        connection.sent += io.bytes;
+      } else if (io.kind == Io::Kind::kAgain) {
+        WantWrite(place, connection, connection.socket.wants_write());
         return true;
-      } else if (errno != EINTR) {
+      } else {
         // The server may have answered before it closed: what it said is worth more than this error.
-        const int error = errno;
-        return ReadMore(place, connection, fmt::format("closed while the request was sent: {}", ErrorName(error)));
+        return ReadMore(place, connection, fmt::format("closed while the request was sent: {}", connection.socket.why()));
       }
     }
     WantWrite(place, connection, false);
@@ -256,28 +213,35 @@ class LoadClient {
 
   // False when the request has ended or has moved. `otherwise`: the reason when the connection has nothing to say.
   bool ReadMore(std::size_t place, Connection& connection, const std::string& otherwise = "") {
-    const ssize_t count = ::recv(connection.socket.get(), block_.data(), block_.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR) && otherwise.empty()) return true;
-    if (count <= 0) {
-      const int error = count < 0 ? errno : 0;
-      if (!connection.heard && connection.used_before) {  // it closed what was idle for it, before it saw the request
-        CloseSocket(connection);
-        connection.Restart(TextOf(connection.request));
-        Open(place, connection);
-        return false;
-      }
-      connection.parser.FeedEnd();
-      if (connection.parser.state() == HttpAnswerParser::State::kDone) {
-        EndOfAnswer(place, connection);
-      } else if (!otherwise.empty()) {
-        End(place, connection, otherwise, /*keep=*/false);
-      } else {
-        End(place, connection, error != 0 ? fmt::format("connection lost: {}", ErrorName(error)) : connection.parser.reason(), false);
-      }
+    bool goes_on = true;
+    do {  // what TLS has decrypted already wakes nobody
+      const Io io = connection.socket.Read(block_);
+      if (io.kind == Io::Kind::kAgain && otherwise.empty()) return true;
+      if (io.kind != Io::Kind::kDone) return OnEnd(place, connection, io.kind, otherwise);
+      connection.heard = true;
+      goes_on = OnBytes(place, connection, std::string_view(block_.data(), io.bytes));
+    } while (goes_on && connection.socket.secure());
+    return goes_on;
+  }
+
+  // The server has closed, or the connection is lost. False, as ReadMore.
+  bool OnEnd(std::size_t place, Connection& connection, Io::Kind kind, const std::string& otherwise) {
+    if (!connection.heard && connection.used_before) {  // it closed what was idle for it, before it saw the request
+      CloseSocket(connection);
+      connection.Restart(TextOf(connection.request));
+      Open(place, connection);
       return false;
     }
-    connection.heard = true;
-    return OnBytes(place, connection, std::string_view(block_.data(), static_cast<std::size_t>(count)));
+    connection.parser.FeedEnd();
+    if (connection.parser.state() == HttpAnswerParser::State::kDone) {
+      EndOfAnswer(place, connection);
+    } else if (!otherwise.empty()) {
+      End(place, connection, otherwise, /*keep=*/false);
+    } else {
+      const bool lost = kind == Io::Kind::kError;
+      End(place, connection, lost ? fmt::format("connection lost: {}", connection.socket.why()) : connection.parser.reason(), false);
+    }
+    return false;
   }
 
   bool OnBytes(std::size_t place, Connection& connection, std::string_view bytes) {
@@ -374,7 +338,7 @@ class LoadClient {
 
   const ClientOptions& options_;
   const std::vector<LoadRequest>& requests_;
-  Socket epoll_;
+  Descriptor epoll_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<std::size_t> idle_, closed_;  // places without a request: with an open socket, and with none
   std::deque<Deadline> deadlines_;          // in order, since all have the same length
@@ -393,10 +357,6 @@ void RaiseDescriptorLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-bool Visible(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
-}
-
 // Waits until the socket is ready for `events`; false after the deadline.
 bool WaitFor(int socket, short events, Clock::time_point deadline) {
   pollfd wait{.fd = socket, .events = events, .revents = 0};
@@ -404,89 +364,36 @@ bool WaitFor(int socket, short events, Clock::time_point deadline) {
   return left > 0 && ::poll(&wait, 1, static_cast<int>(std::min<long>(left, 1'000'000))) > 0;
 }
 
-bool TakesConnections(const addrinfo& address) {
-  Target target;
-  std::memcpy(&target.address, address.ai_addr, address.ai_addrlen);
-  target.address_bytes = address.ai_addrlen;
-  int error = 0;
-  const Socket probe = BeginConnect(target, error);
-  if (error != 0 || !WaitFor(probe.get(), POLLOUT, Clock::now() + kProbeWait)) return false;
-  socklen_t bytes = sizeof error;
-  return ::getsockopt(probe.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) == 0 && error == 0;
-}
-
 }  // namespace
-
-Result<Target> ResolveTarget(const std::string& base_url) {
-  constexpr std::string_view kScheme = "http://";
-  const auto wrong = [&](std::string_view why) {
-    return InvalidArgument(fmt::format("--base-url is expected to be http://HOST:PORT, found '{}'{}", base_url.substr(0, 80), why), "--base-url");
-  };
-  if (!Visible(base_url)) return wrong("");
-  if (base_url.starts_with("https://")) return wrong("; TLS is not measured: give the address behind it");
-  if (!base_url.starts_with(kScheme)) return wrong("");
-  Target target;
-  const std::string rest = base_url.substr(kScheme.size());
-  const std::size_t slash = std::min(rest.find('/'), rest.size());
-  target.authority = rest.substr(0, slash);
-  target.prefix = rest.substr(slash);
-  while (target.prefix.ends_with('/')) target.prefix.pop_back();
-  std::string host = target.authority, port = "80";
-  const std::size_t colon = host.rfind(':');
-  if (colon != std::string::npos && host.find(']', colon) == std::string::npos) {
-    port = host.substr(colon + 1);
-    host.resize(colon);
-  }
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  const bool digits = !port.empty() && port.size() <= 5 && port.find_first_not_of("0123456789") == std::string::npos;
-  if (host.empty() || !digits || target.authority.find('@') != std::string::npos) return wrong("");
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
-  if (error != 0 || found == nullptr) {
-    return Status(Code::kUnavailable, fmt::format("--base-url: {} is not known: {}; check the host's name", host, ::gai_strerror(error)), "--base-url");
-  }
-  // The first address that takes a connection: localhost may be ::1 first while the server listens on 127.0.0.1.
-  const addrinfo* chosen = found;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    if (TakesConnections(*one)) {
-      chosen = one;
-      break;
-    }
-  }
-  std::memcpy(&target.address, chosen->ai_addr, chosen->ai_addrlen);
-  target.address_bytes = chosen->ai_addrlen;
-  ::freeaddrinfo(found);
-  return target;
-}
 
 Result<FetchedAnswer> Fetch(const ClientOptions& options, std::string_view path) {
   const auto failed = [&](std::string_view why) {
-    return Status(Code::kUnavailable, fmt::format("http://{}{}{} is expected to answer: {}; check that a server runs there",
-                                                  options.target.authority, options.target.prefix, path, why), "--base-url");
+    return Status(Code::kUnavailable, fmt::format("{}://{}{}{} is expected to answer: {}; check that a server runs there",
+                                                  options.target.secure ? "https" : "http", options.target.authority, options.target.prefix, path, why),
+                  "--base-url");
   };
   const Clock::time_point deadline = Clock::now() + options.timeout;
-  int error = 0;
-  const Socket socket = BeginConnect(options.target, error);
-  if (error != 0) return failed(ErrorName(error));
+  ClientSocket socket;
+  if (!socket.Open(options.target, options.tls)) return failed(socket.why());
+  Io io{Io::Kind::kAgain};
+  while (io.kind == Io::Kind::kAgain) {
+    if (!WaitFor(socket.get(), socket.wants_write() ? POLLOUT : POLLIN, deadline)) return failed("no connection in time");
+    io = socket.Connect();
+  }
+  if (io.kind != Io::Kind::kDone) return failed(socket.why());
   const std::string request = RequestText(options, "GET", path, "");
-  if (!WaitFor(socket.get(), POLLOUT, deadline)) return failed("no connection in time");
   // Less than any socket's buffer: goes at once or not at all.
-  if (::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(request.size())) return failed(ErrorName(errno));
+  io = socket.Write(request);
+  if (io.kind != Io::Kind::kDone || io.bytes != request.size()) return failed(io.kind == Io::Kind::kDone ? "it takes no request" : socket.why());
   HttpAnswerParser parser;
   FetchedAnswer answer;
   std::string block(kReadBytes, '\0');
   while (parser.state() == HttpAnswerParser::State::kReading) {
-    if (!WaitFor(socket.get(), POLLIN, deadline)) return failed("no answer in time");
-    const ssize_t count = ::recv(socket.get(), block.data(), block.size(), 0);
-    if (count < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    if (count < 0) return failed(ErrorName(errno));
-    if (count == 0) {
-      parser.FeedEnd();
-    } else {
-      parser.Feed(std::string_view(block).substr(0, static_cast<std::size_t>(count)), answer.body);
-    }
+    io = socket.Read(block);
+    if (io.kind == Io::Kind::kAgain && !WaitFor(socket.get(), POLLIN, deadline)) return failed("no answer in time");
+    if (io.kind == Io::Kind::kError) return failed(socket.why());
+    if (io.kind == Io::Kind::kEof) parser.FeedEnd();
+    if (io.kind == Io::Kind::kDone) parser.Feed(std::string_view(block).substr(0, io.bytes), answer.body);
     if (answer.body.size() > kFetchBytesMax) return failed(fmt::format("its answer is longer than {} bytes", kFetchBytesMax));
   }
   if (parser.state() == HttpAnswerParser::State::kFailed) return failed(parser.reason());

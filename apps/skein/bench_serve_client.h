@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The load client of `skein bench serve`: one thread, plain sockets, epoll, thousands of streams at once. Connections
+// The load client of `skein bench serve`: one thread, non-blocking sockets, epoll, thousands of streams at once. Connections
 // are kept and used again, as official clients do. No server can make it hang (every request has a time limit) or grow
 // without end (every part of an answer is bounded); what goes wrong is the outcome of that request.
 #pragma once
-
-#include <sys/socket.h>
 
 #include <chrono>
 #include <cstddef>
@@ -16,23 +14,15 @@
 
 #include "base/status.h"
 #include "bench_serve_events.h"
+#include "bench_serve_target.h"
 #include "bench_serve_workload.h"
 #include "skein/engine.h"
 
 namespace skein::app {
 
-// Where a server is. `prefix` stands before every path.
-struct Target {
-  std::string authority;  // "localhost:8000", for the Host header
-  std::string prefix;     // "" or "/x"
-  sockaddr_storage address{};
-  socklen_t address_bytes = 0;
-};
-// "http://HOST[:PORT][/PREFIX]". Errors: kInvalidArgument for what is no such URL, kUnavailable for an unknown host.
-Result<Target> ResolveTarget(const std::string& base_url);
-
 struct ClientOptions {
   Target target;
+  SSL_CTX* tls = nullptr;              // for a secure target; outlives the load
   std::string path;                    // of the endpoint
   std::string api_key;                 // empty: none
   std::chrono::nanoseconds timeout{};  // of one request, from its start to its end

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -14,6 +15,26 @@ from pathlib import Path
 
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+# A certificate of localhost and 127.0.0.1, signed by itself for a hundred years, and its key: for this test and nothing else.
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBmzCCAUGgAwIBAgIULp9yTWYzexzfRQZib/etL8qCfdcwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEzMDE0MTkzN1oYDzIxMjYxMTA2
+MTQxOTM3WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAS//JMK6SQCjHpRV0jUM+zgUE+8nBLKC4tuw5RebsCwCPXV3NjW9IyM
+Hmz1NYam19hPdV8rvXBmm0VvsSu8khkdo28wbTAdBgNVHQ4EFgQUelSEaiex7mw4
+83Sl1ueutZkA2DIwHwYDVR0jBBgwFoAUelSEaiex7mw483Sl1ueutZkA2DIwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSAAwRQIhALFiuvE5KDWwNOd1YzXB4xBfWnKKA7z5CaGyhshsM2xDAiBv
+wsxHBGXOj2eD5dA5eqQ4zX1PJtz/VWgiAq3J3KBT3A==
+-----END CERTIFICATE-----
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEEIBfPdekIViScDUihwZ9CYuqxtkBVx+f18c2AALu63kWsoAoGCCqGSM49
+AwEHoUQDQgAEv/yTCukkAox6UVdI1DPs4FBPvJwSyguLbsOUXm7AsAj11dzY1vSM
+jB5s9TWGptfYT3VfK71wZptFb7ErvJIZHQ==
+-----END EC PRIVATE KEY-----
+"""
 
 
 def chunk(text):
@@ -26,10 +47,10 @@ def event(value):
 
 
 class FakeServer:
-    """Answers every POST by `answer(connection, body, count)`; one thread a connection."""
+    """Answers every POST by `answer(connection, body, count)`; one thread a connection. `tls`: an ssl.SSLContext, for https."""
 
-    def __init__(self, answer):
-        self.answer = answer
+    def __init__(self, answer, tls=None):
+        self.answer, self.tls = answer, tls
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         self.lock = threading.Lock()
@@ -51,12 +72,14 @@ class FakeServer:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
-        with connection, connection.makefile("rb") as reader:
-            try:
+        try:
+            if self.tls:
+                connection = self.tls.wrap_socket(connection, server_side=True)
+            with connection, connection.makefile("rb") as reader:
                 while self._one(connection, reader):
                     pass
-            except OSError:
-                pass
+        except (OSError, ValueError):  # it left, or speaks another language
+            pass
 
     def _one(self, connection, reader):
         line = reader.readline()
@@ -151,6 +174,35 @@ class BenchServe(unittest.TestCase):
                 keys.write_text(text)
                 self.assertEqual(bench(server.url, "--api-key-file", keys).returncode, 2)
 
+    def test_https(self):
+        # A server behind TLS could not be measured, or anybody in between could be measured instead of it.
+        with tempfile.TemporaryDirectory() as folder:
+            certificate = Path(folder, "localhost.pem")
+            certificate.write_text(CERTIFICATE)
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            with FakeServer(paced(0.01, 0.01), tls) as server:
+                for host, flags in (("127.0.0.1", ["--ca-file", certificate]), ("localhost", ["--ca-file", certificate]), ("127.0.0.1", ["--insecure"])):
+                    found = self.figures(server.url.replace("http://127.0.0.1", f"https://{host}"), "--max-concurrency", 3, *flags)
+                    self.assertEqual((found["completed"], found["failed"], found["total_output_tokens"]), (8, 0, 40), (host, flags))
+                url = server.url.replace("http", "https")
+                for flags in ([], ["--model", "m"]):  # a certificate that nobody vouches for
+                    outcome = bench(url, *flags)
+                    self.assertEqual(outcome.returncode, 5)
+                    self.assertIn("certificate", outcome.stdout + outcome.stderr)
+                self.assertEqual(bench(url, "--ca-file", "/nonexistent").returncode, 4)
+                self.assertEqual(bench(server.url, "--model", "m").returncode, 5)  # plain words to a server of TLS
+            with FakeServer(paced(0, 0)) as server:  # and the other way round
+                self.assertEqual(bench(server.url.replace("http", "https"), "--insecure").returncode, 5)
+            # Answers of more than a record, and cut ones, are read as without TLS.
+            long = {"choices": [{"text": "x" * 50_000}]}
+            with FakeServer(lambda connection, *_: connection.sendall(HEAD + event(long) + event("[DONE]") + b"0\r\n\r\n") or True, tls) as server:
+                found = self.figures(server.url.replace("http", "https"), "--insecure")
+                self.assertEqual((found["completed"], found["failed"]), (8, 0))
+            with FakeServer(lambda connection, *_: connection.sendall(HEAD + event(long)), tls) as server:
+                found = self.figures(server.url.replace("http", "https"), "--insecure", code=5)
+                self.assertEqual((found["completed"], found["failed"]), (0, 8))
+
     def test_two_thousand_streams(self):
         # A client that runs out of anything measures itself.
         with FakeServer(paced(0.5, 0)) as server:
@@ -222,7 +274,7 @@ class BenchServe(unittest.TestCase):
         for arguments in (["--request-rate", "0"], ["--request-rate", "x"], ["--dataset", "sharegpt"], ["--goodput", "x:1"], ["ttft:5"],
                           ["--endpoint", "/v1/completions HTTP"], ["--dataset", "trace:/nonexistent"], ["--dataset", "trace:/dev/zero"]):
             self.assertEqual(bench("http://127.0.0.1:9", "--model", "m", *arguments).returncode, 2, arguments)
-        for url in ("127.0.0.1:9", "https://127.0.0.1:9", "http://127.0.0.1:99999999", "http://", "http://a b/"):
+        for url in ("127.0.0.1:9", "ftp://127.0.0.1:9", "https://127.0.0.1:99999999", "http://127.0.0.1:99999999", "http://", "http://a b/"):
             self.assertEqual(bench(url, "--model", "m").returncode, 2, url)
 
     def test_ctrl_c(self):
