@@ -41,7 +41,7 @@ struct TileEngine {
   static constexpr bool kExact = false;
   static constexpr bool kWholeValueTiles = true;
   static constexpr int kGroupRows = 32;
-  static constexpr bool kPrefetches = false;
+  static constexpr bool kFewApart = false;
 
   // [row tile of 16][step of 32 dimensions][16][32]
   static int QueryPlace(int d, int row, int dim) {

@@ -157,7 +157,7 @@ double PromptSeconds(const Run& run, KvType type, int tokens) {
 }
 
 // One token against `positions` keys in each of many layers, splits over the threads, folded by the first.
-double TokenSeconds(const Run& run, KvType type, int positions, int layer_count = 30, bool scattered = false) {
+double TokenSeconds(const Run& run, KvType type, int positions, int layer_count = 90, bool scattered = false) {
   const Options& o = run.options;
   Layers layers(run.kernel, o, type, layer_count, positions, scattered);
   const std::vector<float> queries = Queries(o, 1);
@@ -171,7 +171,7 @@ double TokenSeconds(const Run& run, KvType type, int positions, int layer_count 
       const auto block_of = [&](int head) {
         return AttentionBlock{.layout = layers.layout,
                               .frames = layers.Frame(layer * o.kv_heads + head, 0),
-                                    .blocks = layers.blocks(),
+                              .blocks = layers.blocks(),
                               .queries = queries.data() + head * group * o.head_dim,
                               .query_stride = o.heads * o.head_dim,
                               .tokens = 1,

@@ -7,12 +7,14 @@
 // tiles of 16 keys, and the weighted sum of values. It has
 //   using Element: of packed queries and probabilities; kExact: F32 keys and values, nothing is rounded
 //   kWholeValueTiles: it multiplies all 32 keys of the last value tile, absent ones must be zeros
-//   kGroupRows; kPrefetches: fetches values into L1 during softmax
+//   kGroupRows; kFewApart: does few rows (kFewRows) by another walk, whose speed is that of memory
 //   QueryPlace(d, row, dim): where an element stands; 16 consecutive ones stay together
 //   ProbabilityPlace(row), kProbabilityStep: where a row's probabilities begin, and the way from one 32 to the next
 //   StoreElements(place, V16): writes 16 of them, rounded; StorePair(place, V16, V16): 32
 //   Begin(rows) before a chunk, Scores(queries, rows, d, keys, tiles, scores),
 //   Weigh(probabilities, rows, d, values, key_count, out), StayAwake() now and then during softmax
+//   with kFewApart: ScoresInOrder, Scores tile by tile; WeighTile(probabilities, rows, d, value_tile, keys, first, out),
+//   Weigh of one tile, added to out unless it is the first
 // Scores of row r with key tile t stand at t * ScoreTile<Engine>() + r * 16; split_out is [rows][d].
 #pragma once
 
@@ -25,6 +27,7 @@ namespace {
 
 constexpr int kChunkRows = 128;  // rows that share a pass over the keys
 constexpr int kMostGroupRows = 32;
+constexpr int kFewRows = 8;      // up to here a chunk waits for memory more than for products
 constexpr int kSplitTiles = kSplitKeys / 16;
 
 // Floats from a tile of scores to the next; a cache line more than needed, so that a row's do not share a cache set.
@@ -172,33 +175,34 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
   const auto tile_bytes = static_cast<std::size_t>(16 * d) * element;
   const auto converted_bytes = static_cast<std::size_t>(16 * d) * Workspace<Engine>::kConverted;
   const int tiles = (count + 15) / 16;
-  for (int tile = 0; tile < tiles; ++tile) {
+  const auto find_keys = [&](int tile) {
     const Quarter quarter = QuarterOf(block, frame_bytes, split * kSplitTiles + tile);
-    const std::byte* stored_keys = quarter.frame + static_cast<std::size_t>(quarter.index) * tile_bytes;
+    const std::byte* stored = quarter.frame + static_cast<std::size_t>(quarter.index) * tile_bytes;
     std::byte* keys = space.keys + static_cast<std::size_t>(tile) * converted_bytes;
     found.keys[tile] = keys;
     if constexpr (Engine::kExact) {
-      TransposeKeys(reinterpret_cast<const float*>(stored_keys), d, reinterpret_cast<float*>(keys));
+      TransposeKeys(reinterpret_cast<const float*>(stored), d, reinterpret_cast<float*>(keys));
     } else if (int8) {
-      WidenInt8(stored_keys, 16 * d, keys);
+      WidenInt8(stored, 16 * d, keys);
       const float* scales = reinterpret_cast<const float*>(quarter.frame + layout.scales_offset());
       found.key_scales[tile] = scales + quarter.index * 16;
       found.value_scales[tile] = scales + kFrameTokens + quarter.index * 16;
     } else {
-      found.keys[tile] = stored_keys;
+      found.keys[tile] = stored;
     }
-    if (tile % 2 != 0) continue;
-
-    // A tile of values is read as it stands when both halves are there, in order; an absent half must be zeros, since its
-    // place may hold keys of others.
+  };
+  // A tile of values is read as it stands when both halves are there, in order; an absent half must be zeros, since its
+  // place may hold keys of others.
+  const auto find_values = [&](int tile) {
+    const Quarter quarter = QuarterOf(block, frame_bytes, split * kSplitTiles + tile);
     const bool whole = tile + 1 < tiles;
     const std::uint32_t at = block.blocks[split * kSplitTiles + tile].value;
     const bool in_order = whole && at % 2 == 0 && block.blocks[split * kSplitTiles + tile + 1].value == at + 1;
-    const std::byte* stored_values = quarter.frame + layout.v_offset();
+    const std::byte* stored = quarter.frame + layout.v_offset();
     if (!int8 && (in_order || (!whole && !Engine::kWholeValueTiles))) {
       const int place = Engine::kExact ? quarter.index * 16 * d : quarter.index / 2 * 32 * d + quarter.index % 2 * 256;
-      found.values[tile / 2] = stored_values + static_cast<std::size_t>(place) * element;
-      continue;
+      found.values[tile / 2] = stored + static_cast<std::size_t>(place) * element;
+      return;
     }
     std::byte* values = space.values + static_cast<std::size_t>(tile) * converted_bytes;
     const std::size_t half = Engine::kExact ? converted_bytes : 512;
@@ -209,6 +213,12 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
     } else if constexpr (!Engine::kExact) {
       for (int columns = 0; columns < d / 16; ++columns) std::memset(values + columns * 1024 + 512, 0, 512);
     }
+  };
+  // In the order in which frames stand in memory.
+  for (int frame = 0; frame < tiles; frame += kFrameBlocks) {
+    const int end = tiles - frame < kFrameBlocks ? tiles : frame + kFrameBlocks;
+    for (int tile = frame; tile < end; ++tile) find_keys(tile);
+    for (int tile = frame; tile < end; tile += 2) find_values(tile);
   }
   // Engines read key tiles in pairs; the scores of an absent tile are never looked at.
   if (tiles % 2 != 0) {
@@ -319,30 +329,42 @@ SKEIN_V16_INLINE void FindGroup(const AttentionBlock& block, int split, int chun
   }
 }
 
-SKEIN_V16_INLINE void PrefetchLines(const std::byte* from, int lines) {
-  for (int i = 0; i < lines; ++i) __builtin_prefetch(from + i * 64, 0, 3);
+// Reads a byte of each of `lines` cache lines. (Asking for them by prefetch keeps fewer on their way: on Zen 4 23 us
+// against 37 for a token's attention to 1024 positions of 3 KV heads.)
+SKEIN_V16_INLINE void Touch(const std::byte* from, int lines) {
+  for (int i = 0; i < lines; ++i) asm volatile("" : : "r"(from[i * 64]));
 }
 
 // Softmax of a group against the split's own maxima. All maxima come first: a row's exponentials would wait for the
 // last comparison of its own.
 template <typename Engine, bool kInt8>
-void Softmax(int d, const float* scores, const SplitKeys& keys, Group& group, typename Engine::Element* probabilities) {
+void Softmax(const float* scores, const SplitKeys& keys, Group& group, typename Engine::Element* probabilities) {
   const int pairs = group.tiles() / 2;
   for (int row = 0; row < group.rows; ++row) {
     group.maxima[row] = RowMaximum<Engine, kInt8>(scores + row * 16, group.visible[row], keys);
   }
   for (int row = 0; row < group.rows; ++row) {
     if (row % 4 == 0) Engine::StayAwake();
-    if constexpr (Engine::kPrefetches) {
-      // The values come nearer meanwhile, in halves of tiles.
-      const int halves = 2 * pairs;
-      for (int half = row * halves / group.rows; half < (row + 1) * halves / group.rows; ++half) {
-        PrefetchLines(keys.values[half / 2] + half % 2 * d * 32, d / 2);
-      }
-    }
     group.sums[row] =
         RowProbabilities<Engine, kInt8>(scores + row * 16, group.visible[row], pairs, group.maxima[row], keys,
                                         probabilities + Engine::ProbabilityPlace(row));
+  }
+}
+
+// One split for a few rows. Memory is what they wait for, and its prefetcher follows one stream: everything is read in
+// the order in which it stands, the keys of a frame and then its values, which softmax has yet to make use of.
+template <typename Engine, bool kInt8>
+SKEIN_V16_INLINE void MultiplyFew(int d, const Workspace<Engine>& space, const SplitKeys& keys, Group& group) {
+  for (int tile = 0; tile < group.tiles(); tile += kFrameBlocks) {
+    const int tiles = group.tiles() - tile < kFrameBlocks ? group.tiles() - tile : kFrameBlocks;
+    Engine::ScoresInOrder(space.queries, group.rows, d, keys.keys + tile, tiles, space.scores + tile * ScoreTile<Engine>());
+    if (kInt8) continue;  // converted already
+    for (int pair = tile / 2; pair < (tile + tiles) / 2; ++pair) Touch(keys.values[pair], d);
+  }
+  Softmax<Engine, kInt8>(space.scores, keys, group, space.probabilities);
+  for (int key = 0; key < group.key_count; key += 32) {
+    Engine::WeighTile(space.probabilities + key, group.rows, d, keys.values[key / 32],
+                      group.key_count - key < 32 ? group.key_count - key : 32, key == 0, space.split_out);
   }
 }
 
@@ -351,6 +373,17 @@ template <typename Engine, typename Take>
 SKEIN_V16_INLINE void MultiplyGroups(const AttentionBlock& block, const Workspace<Engine>& space, const SplitKeys& keys,
                                      int split, int chunk, int chunk_rows, Take take) {
   const int d = block.layout.padded_head_dim();
+  const bool int8 = block.layout.type == KvType::kInt8;
+  if constexpr (Engine::kFewApart) {
+    if (chunk_rows <= kFewRows) {
+      Group group;
+      FindGroup(block, split, chunk, 0, chunk_rows, group);
+      if (group.key_count > 0) {
+        int8 ? MultiplyFew<Engine, true>(d, space, keys, group) : MultiplyFew<Engine, false>(d, space, keys, group);
+      }
+      return take(group);
+    }
+  }
   Engine::Begin(chunk_rows);
   for (int first = 0; first < chunk_rows; first += Engine::kGroupRows) {
     Group group;
@@ -358,8 +391,8 @@ SKEIN_V16_INLINE void MultiplyGroups(const AttentionBlock& block, const Workspac
               group);
     if (group.key_count > 0) {
       Engine::Scores(space.queries + Engine::QueryPlace(d, first, 0), group.rows, d, keys.keys, group.tiles(), space.scores);
-      block.layout.type == KvType::kInt8 ? Softmax<Engine, true>(d, space.scores, keys, group, space.probabilities)
-                                         : Softmax<Engine, false>(d, space.scores, keys, group, space.probabilities);
+      int8 ? Softmax<Engine, true>(space.scores, keys, group, space.probabilities)
+           : Softmax<Engine, false>(space.scores, keys, group, space.probabilities);
       Engine::Weigh(space.probabilities, group.rows, d, keys.values, group.key_count, space.split_out);
     }
     take(group);

@@ -101,7 +101,7 @@ struct VectorEngine {
   static constexpr bool kExact = kIsExact;
   static constexpr bool kWholeValueTiles = false;
   static constexpr int kGroupRows = 32;
-  static constexpr bool kPrefetches = false;
+  static constexpr bool kFewApart = !kIsExact;
   static constexpr int kStepBytes = 64;
 
   static int QueryPlace(int d, int row, int dim) { return row * d + dim; }
@@ -117,26 +117,14 @@ struct VectorEngine {
   static void StayAwake() {}
 
   static void Scores(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
-    for (int tile = 0; tile < tiles; tile += kWide) {
-      ForRowBlocks<kRowBlock>(rows, [&](auto count, int row) {
-        constexpr int kRows = decltype(count)::value;
-        V16 sums[kRows][kWide];
-        for (auto& line : sums) {
-          for (V16& sum : line) sum = Zero();
-        }
-        Accumulate<Product, kRows, kWide>(queries + row * d, d, d / Product::kDepth, keys + tile, kStepBytes, sums);
-        for (int r = 0; r < kRows; ++r) {
-          for (int w = 0; w < kWide; ++w) Store(scores + (tile + w) * ScoreTile<VectorEngine>() + (row + r) * 16, sums[r][w]);
-        }
-      });
-    }
+    ScoresOf<kWide>(queries, rows, d, keys, tiles, scores);
+  }
+  static void ScoresInOrder(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
+    ScoresOf<1>(queries, rows, d, keys, tiles, scores);
   }
 
   static void Weigh(const Element* probabilities, int rows, int d, const std::byte* const* values, int key_count,
                     float* out) {
-    // Within a value tile a step is a pair of keys of 16 columns (exact: one key, all its columns).
-    const int right_step = kIsExact ? d * 4 : kStepBytes;
-    const int block_bytes = kIsExact ? 64 : 1024;
     for (int column = 0; column < d; column += 16 * kWide) {
       ForRowBlocks<kRowBlock>(rows, [&](auto count, int row) {
         constexpr int kRows = decltype(count)::value;
@@ -145,18 +133,70 @@ struct VectorEngine {
           for (V16& sum : line) sum = Zero();
         }
         for (int key = 0; key < key_count; key += 32) {
-          const int left = key_count - key;
-          const int steps = ((left < 32 ? left : 32) + Product::kDepth - 1) / Product::kDepth;
-          const std::byte* places[kWide];
-          for (int w = 0; w < kWide; ++w) places[w] = values[key / 32] + (column / 16 + w) * block_bytes;
-          Accumulate<Product, kRows, kWide>(probabilities + row * kSplitKeys + key, kSplitKeys, steps, places, right_step,
-                                            sums);
+          AddValues<kRows, kWide>(probabilities + row * kSplitKeys + key, values[key / 32], d, column, key_count - key, sums);
         }
         for (int r = 0; r < kRows; ++r) {
           for (int w = 0; w < kWide; ++w) Store(out + (row + r) * d + column + w * 16, sums[r][w]);
         }
       });
     }
+  }
+
+  // Up to four rows take four columns of 16 at once where registers allow: enough sums that do not wait for each other.
+  static void WeighTile(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first, float* out) {
+    if (kWide > 1 && rows <= 4 && d % 64 == 0) {
+      WeighTileOf<4, 4>(probabilities, rows, d, values, keys, first, out);
+    } else {
+      WeighTileOf<kRowBlock, kWide>(probabilities, rows, d, values, keys, first, out);
+    }
+  }
+
+ private:
+  template <int kTilesAtOnce>
+  static void ScoresOf(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
+    for (int tile = 0; tile < tiles; tile += kTilesAtOnce) {
+      ForRowBlocks<kRowBlock>(rows, [&](auto count, int row) {
+        constexpr int kRows = decltype(count)::value;
+        V16 sums[kRows][kTilesAtOnce];
+        for (auto& line : sums) {
+          for (V16& sum : line) sum = Zero();
+        }
+        Accumulate<Product, kRows, kTilesAtOnce>(queries + row * d, d, d / Product::kDepth, keys + tile, kStepBytes, sums);
+        for (int r = 0; r < kRows; ++r) {
+          for (int w = 0; w < kTilesAtOnce; ++w) Store(scores + (tile + w) * ScoreTile<VectorEngine>() + (row + r) * 16, sums[r][w]);
+        }
+      });
+    }
+  }
+
+  template <int kRowsAtOnce, int kColumnsAtOnce>
+  static void WeighTileOf(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first, float* out) {
+    for (int column = 0; column < d; column += 16 * kColumnsAtOnce) {
+      ForRowBlocks<kRowsAtOnce>(rows, [&](auto count, int row) {
+        constexpr int kRows = decltype(count)::value;
+        V16 sums[kRows][kColumnsAtOnce];
+        for (int r = 0; r < kRows; ++r) {
+          for (int w = 0; w < kColumnsAtOnce; ++w) sums[r][w] = first ? Zero() : Load(out + (row + r) * d + column + w * 16);
+        }
+        AddValues<kRows, kColumnsAtOnce>(probabilities + row * kSplitKeys, values, d, column, keys, sums);
+        for (int r = 0; r < kRows; ++r) {
+          for (int w = 0; w < kColumnsAtOnce; ++w) Store(out + (row + r) * d + column + w * 16, sums[r][w]);
+        }
+      });
+    }
+  }
+
+  // Adds a tile of values, of which `left` keys are there (or more). A step is a pair of keys of 16 columns (exact: one
+  // key, all its columns).
+  template <int kRows, int kColumns>
+  SKEIN_V16_INLINE void AddValues(const Element* probabilities, const std::byte* values, int d, int column, int left,
+                                  V16 (&sums)[kRows][kColumns]) {
+    const int right_step = kIsExact ? d * 4 : kStepBytes;
+    const int block_bytes = kIsExact ? 64 : 1024;
+    const int steps = ((left < 32 ? left : 32) + Product::kDepth - 1) / Product::kDepth;
+    const std::byte* places[kColumns];
+    for (int w = 0; w < kColumns; ++w) places[w] = values + (column / 16 + w) * block_bytes;
+    Accumulate<Product, kRows, kColumns>(probabilities, kSplitKeys, steps, places, right_step, sums);
   }
 };
 
