@@ -46,7 +46,7 @@ struct ServeOptions {
   int max_concurrency = 256, max_queue = 512, max_num_seqs = 64;
   std::uint64_t kv_memory = 0;
   std::string policy = "fcfs";
-  bool no_prefix_cache = false, log_prompts = false;
+  bool no_prefix_cache = false, log_prompts = false, simulated = false;
   std::string otlp_endpoint;
   MachineOptions machine;
   OutputOptions output;

@@ -116,6 +116,7 @@ Result<api::Machine> MachineFor(const ServeOptions& options) {
   machine.kv_contexts = kKvContexts;
   machine.policy = options.policy;
   machine.prefix_cache = !options.no_prefix_cache;
+  machine.simulated = options.simulated;
   // Sixteen choices for each admitted request; who asks for more may meet a full engine, which is 429 as well.
   machine.requests = std::max(kEngineRequestsMin, options.max_concurrency * 16);
   return machine;
@@ -216,6 +217,7 @@ void ServeOptions::Describe(FieldList& fields) {
   fields.Add("no-prefix-cache", "", &no_prefix_cache, "computes repeated beginnings of prompts every time");
   fields.Add("otlp-endpoint", "URL", &otlp_endpoint, "sends traces there, http://HOST:4318; also OTEL_EXPORTER_OTLP_ENDPOINT");
   fields.Add("log-prompts", "", &log_prompts, "prompts stand in the log");
+  fields.Add("simulated", "", &simulated, "serves no model: tokens are hashes, steps take a predicted time").FlagOnly().ForDevelopers();
   machine.Describe(fields);
   output.Describe(fields);
 }
@@ -245,6 +247,7 @@ Status RunServe(const ServeOptions& options, Context& context) {
   server::ServerOptions server_options = ServerOptionsOf(options, CardOf(options, *loaded, chat_template.get()));
   server_options.reasoning = source.find("<think>") != std::string::npos || source.find("</think>") != std::string::npos;
   const std::string id = server_options.card.id;
+  if (options.simulated) context.log().Write(LogLevel::kWarning, "--simulated: answers are noise, and nothing is computed");
   const SteadyClock clock;
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<server::Server> server,
                          server::Server::Start(std::move(server_options), loaded->client(), clock, context.log()));

@@ -8,6 +8,8 @@
 #include <random>
 
 #include "engine/mesh_executor.h"
+#include "engine/paced_executor.h"
+#include "engine/simulated_executor.h"
 #include "model/memory.h"
 
 namespace skein::api {
@@ -18,6 +20,10 @@ constexpr std::uint64_t kContextMin = 256;
 // Memory left to everything that is not counted: the program itself, and a stack for every thread.
 constexpr std::uint64_t kReserveBytes = 16u << 20;
 constexpr std::uint64_t kReserveThreadBytes = 10u << 20;
+
+// Of simulated steps: a machine that makes a thousand tokens in some 50 ms, so that what stands above the engine has to
+// work. Nanoseconds.
+constexpr scheduler::StepCost kSimulatedCost{.weights_ns = 3e6, .token_ns = 20e3, .output_ns = 20e3, .key_ns = 20, .pair_ns = 5};
 
 std::uint64_t RoundUpToFrames(std::uint64_t tokens) {
   return (tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens * kernels::kFrameTokens;
@@ -54,7 +60,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, 
   SKEIN_ASSIGN_OR_RETURN(loaded->file_, formats::ModelFile::Open(path));
   SKEIN_RETURN_IF_ERROR(loaded->ChooseContext());
   SKEIN_ASSIGN_OR_RETURN(loaded->tokenizer_, text::Tokenizer::Create(loaded->file_->tokenizer()));
-  SKEIN_RETURN_IF_ERROR(loaded->LoadWeights(progress));
+  SKEIN_RETURN_IF_ERROR(machine.simulated ? loaded->Simulate() : loaded->LoadWeights(progress));
   const auto taken = std::chrono::steady_clock::now() - begin;
   loaded->info_.load_ms = std::chrono::duration<double, std::milli>(taken).count();
   return loaded;
@@ -147,6 +153,20 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<engine::MeshExecutor> executor,
                          engine::MeshExecutor::Create(*model_, *pool_, executor_options, clock_));
   SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), EngineOptionsOf(machine_, info_), clock_));
+  return OkStatus();
+}
+
+Status LoadedModel::Simulate() {
+  info_.kernels = "simulated";
+  const engine::ExecutorLimits limits{.vocabulary = info_.vocabulary,
+                                      .context = info_.context,
+                                      .blocks = static_cast<std::uint32_t>(kv_tokens_ / kernels::kBlockTokens),
+                                      .block_tokens = kernels::kBlockTokens,
+                                      .step_tokens = machine_.step_tokens,
+                                      .step_outputs = machine_.step_outputs};
+  auto simulated = std::make_unique<engine::SimulatedExecutor>(limits, kSimulatedCost);
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::make_unique<engine::PacedExecutor>(std::move(simulated)),
+                                                         EngineOptionsOf(machine_, info_), clock_));
   return OkStatus();
 }
 

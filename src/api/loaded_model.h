@@ -42,6 +42,7 @@ class LoadedModel {
  private:
   LoadedModel() = default;
   Status LoadWeights(const LoadProgress& progress);
+  Status Simulate();
   Status ChooseContext();
   Status ChooseKv(std::uint64_t context);
 

@@ -36,6 +36,7 @@ struct Machine {
   int requests = 0;              // alive in the engine at once; 0: its default
   std::string policy = "fcfs";
   bool prefix_cache = true;
+  bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 
 // Errors: kInvalidArgument for a name that nothing has, kMissing for kernels that this processor cannot run.

@@ -111,6 +111,11 @@ Field& Field::FlagOnly() {
   return *this;
 }
 
+Field& Field::ForDevelopers() {
+  for_developers_ = true;
+  return *this;
+}
+
 std::string Field::Shown() const { return positional_ ? name_ : "--" + name_; }
 
 std::string Field::EnvironmentName() const {

@@ -41,6 +41,8 @@ class Field {
   Field& CalledElsewhere(std::vector<std::string> names);
   // Only given as a flag: neither the environment nor a file sets it.
   Field& FlagOnly();
+  // Neither help nor documentation shows it.
+  Field& ForDevelopers();
 
   const std::string& name() const { return name_; }
   bool positional() const { return positional_; }
@@ -75,6 +77,7 @@ class Field {
   char letter_ = 0;
   bool bytes_ = false;
   bool flag_only_ = false;
+  bool for_developers_ = false;
   bool positional_ = false;
   bool required_ = false;
   OptionSource source_ = OptionSource::kDefault;

@@ -73,7 +73,7 @@ std::string FieldList::Help(int columns) const {
   for (const std::string& group : groups) {
     out += group + ":\n";
     for (const Field& field : fields_) {
-      if (!field.positional_ && field.group_ == group) append(field);
+      if (!field.positional_ && !field.for_developers_ && field.group_ == group) append(field);
     }
   }
   return out;
@@ -82,7 +82,7 @@ std::string FieldList::Help(int columns) const {
 std::string FieldList::Markdown() const {
   std::string out = "| flag | environment | takes | default | meaning |\n|---|---|---|---|---|\n";
   for (const Field& field : fields_) {
-    if (field.positional_) continue;
+    if (field.positional_ || field.for_developers_) continue;
     const std::string environment = field.EnvironmentName();
     std::string flag = "`--" + field.name_ + (field.value_name_.empty() ? "" : " " + field.value_name_) + "`";
     if (field.letter_ != 0) flag += fmt::format(" `-{}`", field.letter_);

@@ -75,6 +75,19 @@ TEST(Options, FlagsFillTheirFields) {
   EXPECT_TRUE(sample.quiet);
 }
 
+// If this failed, help would offer what is of no use to anybody but us, or tests could not ask for it.
+TEST(Options, WhatIsForDevelopersIsTakenAndNotShown) {
+  bool simulated = false;
+  FieldList fields;
+  fields.Group("Load");
+  fields.Add("simulated", "", &simulated, "computes nothing").FlagOnly().ForDevelopers();
+  EXPECT_EQ(fields.Help().find("simulated"), std::string::npos);
+  EXPECT_EQ(fields.Markdown().find("simulated"), std::string::npos);
+  const std::vector<std::string> given = {"--simulated"};
+  ASSERT_TRUE(fields.Parse(given, "skein serve", "serve", {}, NoEnvironment).ok());
+  EXPECT_TRUE(simulated);
+}
+
 // If this failed, a value out of its limits would reach the engine, or the message would not help.
 TEST(Options, WrongValuesAreRefusedAndNamed) {
   const std::vector<std::vector<std::string>> wrong = {
