@@ -3,6 +3,7 @@
 // The table of commands, in the order of the overview.
 #include "commands.h"
 
+#include "bench_comm.h"
 #include "bench_serve.h"
 #include "command.h"
 
@@ -53,6 +54,9 @@ constexpr Command kCommands[] = {
     {"bench model", "MODEL", "measures prefill and decode",
      "Lists have commas: -p 128,512. Every combination is a row; each has one repetition first that is\nnot counted.",
      kMeasuring, &Invoke<BenchModelOptions, RunBenchModel>},
+    {"bench comm", "", "measures ranks talking to each other",
+     "All-reduce by algorithm and size, and plain messages; beside MPI_Allreduce where there is an MPI.\nStarted by mpirun it measures that job.",
+     kMeasuring, &Invoke<BenchCommOptions, RunBenchComm>},
     {"bench serve", "--base-url URL", "sends a load to a server that speaks OpenAI's API",
      "--goodput may take several goals at once: --goodput ttft:200 tpot:50 e2el:4000. A trace has lines\n"
      "{\"timestamp_ms\", \"input_length\", \"output_length\"} or {\"timestamp_ms\", \"prompt\", \"max_tokens\"}.",

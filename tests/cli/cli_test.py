@@ -16,7 +16,7 @@ from pathlib import Path
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 COMMANDS = ["run", "chat", "serve", "models", "pull", "make-model", "doctor", "inspect", "tokenize", "detokenize", "template",
-            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench model", "bench serve"]
+            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench comm", "bench model", "bench serve"]
 GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 
@@ -348,6 +348,20 @@ class Measuring(Case):
             self.assertGreater(row["avg_ts"], 0)
         self.assertTrue(self.ok("bench", "model", MODEL, "-p", "8", "-n", "2", "-r", "1", "--md").startswith(b"| test"))
         self.assertTrue(self.ok("bench", "model", MODEL, "-p", "8", "-n", "2", "-r", "1", "--csv").startswith(b"test,"))
+
+
+    def test_collectives(self):
+        # Ranks as threads and as processes; everything that was asked for is a row.
+        for transport in ("threads", "shm"):
+            found = self.json("bench", "comm", "--ranks", "2", "--transport", transport, "--size", "1024,5000", "--rounds", "1")
+            rows = {(row["wire"], row["algorithm"], row["bytes"]) for row in found["rows"]}
+            for size in (1024, 5000):
+                self.assertIn(("bf16", "one_shot", size), rows)
+                self.assertIn(("int8", "auto", size), rows)
+                self.assertIn(("", "message", size), rows)
+            self.assertTrue(all(row["median_us"] >= row["best_us"] > 0 for row in found["rows"]))
+            self.assertEqual([link["transport"] for link in found["links"]], [transport])
+        self.assertIn("--pretend-hosts", self.refused(2, "bench", "comm", "--ranks", "2", "--pretend-hosts", "3"))
 
 
 class Limits(Case):
