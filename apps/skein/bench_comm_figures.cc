@@ -23,7 +23,7 @@ bool SameCell(const CommRow& a, const CommRow& b) {
 double Median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
 }
 
 const CommRow* FindMpi(const std::vector<CommRow>& rows, std::size_t bytes) {

@@ -120,6 +120,8 @@ template <typename Ready>
       if (ready()) return true;
     }
   }
+  // Nobody sleeps while others may wait for its acknowledgements.
+  Settle();
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   std::chrono::nanoseconds sleep = kFirstSleep;
   bool success = false;
