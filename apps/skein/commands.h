@@ -122,6 +122,14 @@ struct BenchModelOptions {
 };
 Status RunBenchModel(const BenchModelOptions& options, Context& context);
 
+struct BenchKernelsOptions {
+  std::string shape = "2048x8192";
+  EngineOptions engine;  // threads and kernels
+  OutputOptions output;
+  void Describe(FieldList& fields);
+};
+Status RunBenchKernels(const BenchKernelsOptions& options, Context& context);
+
 struct MakeModelCommandOptions {
   std::string shape = "135m", format = "Q4_0", out;
   std::uint64_t seed = 1;

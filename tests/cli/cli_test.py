@@ -16,7 +16,7 @@ from pathlib import Path
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 COMMANDS = ["run", "chat", "serve", "models", "pull", "make-model", "doctor", "inspect", "tokenize", "detokenize", "template",
-            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench comm", "bench model", "bench serve"]
+            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench comm", "bench kernels", "bench model", "bench serve"]
 GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 
@@ -349,6 +349,8 @@ class Measuring(Case):
         self.assertTrue(self.ok("bench", "model", MODEL, "-p", "8", "-n", "2", "-r", "1", "--md").startswith(b"| test"))
         self.assertTrue(self.ok("bench", "model", MODEL, "-p", "8", "-n", "2", "-r", "1", "--csv").startswith(b"test,"))
 
+    def test_kernels_want_a_shape(self):
+        self.assertIn("2048x8192", self.refused(2, "bench", "kernels", "--shape", "5x5"))
 
     def test_collectives(self):
         # Ranks as threads and as processes; everything that was asked for is a row.
