@@ -67,7 +67,7 @@ class Communicator {
   Status Barrier();
 
   // Measures the exact algorithms for at most about `budget` and fills the table; member 0's measurement counts for all. Changes no bit.
-  Status Tune(std::chrono::nanoseconds budget = std::chrono::milliseconds(50));
+  Status Tune(std::chrono::nanoseconds budget = std::chrono::milliseconds(40));
 
  private:
   Status Alone(const Reduction& reduction);

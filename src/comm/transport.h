@@ -61,6 +61,8 @@ class Transport {
   const Status& status() const { return status_; }
   // What errors call the work that goes on: a literal.
   void set_operation(const char* operation) { operation_ = operation; }
+  // Of waits from now on: a rank that waits for the next step's plan is patient, one within a step is not.
+  void set_timeout(std::chrono::nanoseconds timeout) { options_.timeout = timeout; }
 
   // A slot that nobody reads, aligned to 64 bytes; null on failure. What was opened last
   // stays readable for this member until the call after the next one.
