@@ -55,7 +55,7 @@ constexpr Command kCommands[] = {
      "Lists have commas: -p 128,512. Every combination is a row; each has one repetition first that is\nnot counted.",
      kMeasuring, &Invoke<BenchModelOptions, RunBenchModel>},
     {"bench kernels", "", "measures this machine's ceilings and how near the kernels come",
-     "A kernel is held against the nearer ceiling: computing, or reading its weights, keys and values once.", kMeasuring,
+     "A kernel is held against the nearer ceiling: computing, or reading weights, keys and values once.", kMeasuring,
      &Invoke<BenchKernelsOptions, RunBenchKernels>},
     {"bench comm", "", "measures ranks talking to each other",
      "All-reduce by algorithm and size, and plain messages; beside MPI_Allreduce where there is an MPI.\nStarted by mpirun it measures that job.",
