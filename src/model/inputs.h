@@ -31,10 +31,12 @@ class Inputs {
   void Prepare(const kernels::RowKernels& kernels, const std::vector<Matrix>& matrices, const float* x, int row) {
     ForEach(matrices, [&](kernels::Activations& into) { kernels.prepare(x, row, into); });
   }
-  // The cells [begin, end) only; x[0] is the first column of the first of them.
-  void PrepareCells(const kernels::RowKernels& kernels, const std::vector<Matrix>& matrices, const float* x, int row,
-                    int begin, int end) {
-    ForEach(matrices, [&](kernels::Activations& into) { kernels.prepare_cells(x, row, begin, end, into); });
+  // The cells [begin, end) of the rows [row_begin, row_end) only; x: the first row's first column of them.
+  void PrepareCells(const kernels::RowKernels& kernels, const std::vector<Matrix>& matrices, const float* x,
+                    std::ptrdiff_t stride, int row_begin, int row_end, int begin, int end) {
+    ForEach(matrices, [&](kernels::Activations& into) {
+      kernels.prepare_cells(x, stride, row_begin, row_end, begin, end, into);
+    });
   }
 
  private:

@@ -11,7 +11,6 @@ namespace {
 
 using kernels::kPanelWidth;
 constexpr int kHalf = kPanelWidth / 2;
-constexpr int kTileRows = 64;  // at most, says linear.h
 
 }  // namespace
 
@@ -38,7 +37,7 @@ void ResidualSink::Take(void* context, int panel, int row, int rows, const float
   const int count = std::min(kPanelWidth, sink.columns - begin);
   float* out = sink.residual + row * sink.stride + begin;
   if (sink.bias == nullptr) {
-    for (int r = 0; r < rows; ++r) sink.rows->add(tile + r * kPanelWidth, count, out + r * sink.stride);
+    sink.rows->add(tile, kPanelWidth, rows, count, out, sink.stride);
     return;
   }
   for (int r = 0; r < rows; ++r) {
@@ -49,24 +48,14 @@ void ResidualSink::Take(void* context, int panel, int row, int rows, const float
 void SwiGluSink::Take(void* context, int panel, int row, int rows, const float* tile) {
   const auto& sink = *static_cast<const SwiGluSink*>(context);
   float* out = sink.out + row * sink.stride + panel * kHalf;
-  const float* bias = sink.bias == nullptr ? nullptr : sink.bias + panel * kPanelWidth;
-  if (rows == 1 && bias == nullptr) {
-    sink.rows->swiglu(tile, tile + kHalf, kHalf, out);
-    return;
-  }
-  // Gate and up of all rows apart, so that one call does them all.
-  float* gate = sink.scratch;
-  float* up = sink.scratch + kTileRows * kHalf;
-  for (int r = 0; r < rows; ++r) {
-    std::memcpy(gate + r * kHalf, tile + r * kPanelWidth, kHalf * sizeof(float));
-    std::memcpy(up + r * kHalf, tile + r * kPanelWidth + kHalf, kHalf * sizeof(float));
-    for (int c = 0; bias != nullptr && c < kHalf; ++c) {
-      gate[r * kHalf + c] += bias[c];
-      up[r * kHalf + c] += bias[kHalf + c];
+  if (sink.bias != nullptr) {
+    const float* bias = sink.bias + panel * kPanelWidth;
+    for (int r = 0; r < rows; ++r) {
+      for (int c = 0; c < kPanelWidth; ++c) sink.scratch[r * kPanelWidth + c] = tile[r * kPanelWidth + c] + bias[c];
     }
+    tile = sink.scratch;
   }
-  sink.rows->swiglu(gate, up, rows * kHalf, gate);
-  for (int r = 0; r < rows; ++r) std::memcpy(out + r * sink.stride, gate + r * kHalf, kHalf * sizeof(float));
+  sink.rows->swiglu(tile, tile + kHalf, kPanelWidth, rows, kHalf, out, sink.stride);
 }
 
 }  // namespace skein::model

@@ -34,7 +34,7 @@ struct ResidualSink {
 // A panel has 16 columns of gate, then the same 16 of up: out[row, 16 * panel + i] = silu(gate) * up. `stride` leaves
 // room for whole panels.
 struct SwiGluSink {
-  static constexpr int kScratchFloats = 2 * 64 * 16;
+  static constexpr int kScratchFloats = 64 * 32;  // a tile
   float* out = nullptr;
   std::ptrdiff_t stride = 0;
   const float* bias = nullptr;  // by column of the matrix, or null

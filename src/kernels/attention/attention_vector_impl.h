@@ -26,6 +26,7 @@ struct PairsByFma {
     return Fma(Set(left[0]), right.even, Fma(Set(left[1]), right.odd, sum));
   }
   SKEIN_V16_INLINE void StoreElements(float* place, V16 x) { Store(place, FromBf16(ToBf16(x))); }
+  SKEIN_V16_INLINE void StorePair(float* place, V16 x, V16 y) { StoreElements(place, x), StoreElements(place + 16, y); }
 };
 
 // Single fp32 products, nothing rounded.
@@ -38,6 +39,7 @@ struct SinglesByFma {
   SKEIN_V16_INLINE Right LoadRight(const std::byte* place) { return {Load(reinterpret_cast<const float*>(place))}; }
   SKEIN_V16_INLINE V16 Step(const float* left, const Right& right, V16 sum) { return Fma(Set(left[0]), right.value, sum); }
   SKEIN_V16_INLINE void StoreElements(float* place, V16 x) { Store(place, x); }
+  SKEIN_V16_INLINE void StorePair(float* place, V16 x, V16 y) { StoreElements(place, x), StoreElements(place + 16, y); }
 };
 
 #if defined(__AVX512BF16__)
@@ -55,6 +57,9 @@ struct PairsByDot {
     return {_mm512_dpbf16_ps(sum.v, (__m512bh)right.pairs, (__m512bh)_mm512_set1_epi32(pair))};
   }
   SKEIN_V16_INLINE void StoreElements(std::uint16_t* place, V16 x) { StoreBf16(place, x); }
+  SKEIN_V16_INLINE void StorePair(std::uint16_t* place, V16 x, V16 y) {
+    _mm512_storeu_si512(place, (__m512i)_mm512_cvtne2ps_pbh(y.v, x.v));
+  }
 };
 #endif
 
@@ -109,10 +114,7 @@ struct VectorEngine {
   static int ProbabilityPlace(int row) { return row * kSplitKeys; }
   SKEIN_V16_INLINE void StoreElements(Element* place, V16 x) { Product::StoreElements(place, x); }
 
-  SKEIN_V16_INLINE void StorePair(Element* place, V16 x, V16 y) {
-    StoreElements(place, x);
-    StoreElements(place + 16, y);
-  }
+  SKEIN_V16_INLINE void StorePair(Element* place, V16 x, V16 y) { Product::StorePair(place, x, y); }
   static void Begin(int) {}
   static void StayAwake() {}
 

@@ -19,15 +19,17 @@ struct RowKernels {
   void (*rms_norm)(const float* x, const float* weight, float epsilon, int n, float* out) = nullptr;
   // Rounds x[cells.k] as input.arithmetic() wants and writes row `row`. int8g32: scale = max|x| / 127 per cell.
   void (*prepare)(const float* x, int row, Activations& input) = nullptr;
-  // The cells [cell_begin, cell_end) only, x[0] being the first column of the first of them: for fusing with what
-  // computes 32 columns at a time.
-  void (*prepare_cells)(const float* x, int row, int cell_begin, int cell_end, Activations& input) = nullptr;
-  // out[i] = silu(gate[i]) * up[i].
-  void (*swiglu)(const float* gate, const float* up, int n, float* out) = nullptr;
+  // The cells [cell_begin, cell_end) of the rows [row_begin, row_end) only; x is where the first cell's columns of the
+  // first row stand, the next row's `stride` floats behind: for fusing with what computes some columns at a time.
+  void (*prepare_cells)(const float* x, std::ptrdiff_t stride, int row_begin, int row_end, int cell_begin, int cell_end,
+                        Activations& input) = nullptr;
+  // out[row, i] = silu(gate[row, i]) * up[row, i], i < n; strides in floats, gate and up share theirs.
+  void (*swiglu)(const float* gate, const float* up, std::ptrdiff_t in_stride, int rows, int n, float* out,
+                 std::ptrdiff_t out_stride) = nullptr;
   // Rotates pairs (i, i + dimensions/2) of one head vector in place: cosine, sine fp32 [dimensions/2].
   void (*rope)(float* head, int dimensions, const float* cosine, const float* sine) = nullptr;
-  // y[i] += x[i].
-  void (*add)(const float* x, int n, float* y) = nullptr;
+  // y[row, i] += x[row, i], i < n.
+  void (*add)(const float* x, std::ptrdiff_t x_stride, int rows, int n, float* y, std::ptrdiff_t y_stride) = nullptr;
   // Index of the largest value, the lowest index among equals; NaN never wins unless all are.
   int (*argmax)(const float* x, int n) = nullptr;
   float (*max)(const float* x, int n) = nullptr;

@@ -45,89 +45,132 @@ struct CellValues {
   return {LoadPartial(x, count), Zero()};
 }
 
+// Writes a cell's bytes and returns their sum.
+[[gnu::always_inline]] inline int StoreInt8Cell(CellValues v, V16 inverse, std::int8_t* q) {
+  // Quads are stored in the order k0 k2 k1 k3.
+  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
+  const __m128i low = ToInt8(Mul(v.low, inverse));
+  const __m128i high = ToInt8(Mul(v.high, inverse));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm_shuffle_epi8(low, order));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(q) + 1, _mm_shuffle_epi8(high, order));
+  // Sums of bytes + 128, eight at a time.
+  const __m128i flip = _mm_set1_epi8(-128);
+  const __m128i sums = _mm_add_epi64(_mm_sad_epu8(_mm_xor_si128(low, flip), _mm_setzero_si128()),
+                                     _mm_sad_epu8(_mm_xor_si128(high, flip), _mm_setzero_si128()));
+  return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 32;
+}
+
 [[gnu::always_inline]] inline void PrepareInt8Cell(CellValues v, int cell, std::int8_t* q, float* scale,
                                                    std::int32_t* sum, float* scaled_sum) {
   const float largest = ReduceMax(Max(Abs(v.low), Abs(v.high)));
   const bool zero = largest < math::kSmallestMagnitude;
   const float cell_scale = zero ? 0.0f : largest / 127.0f;
-  const V16 inverse = Set(zero ? 0.0f : 127.0f / largest);
-  // Quads are stored in the order k0 k2 k1 k3.
-  const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-  const __m128i low = ToInt8(Mul(v.low, inverse));
-  const __m128i high = ToInt8(Mul(v.high, inverse));
-  __m128i* into = reinterpret_cast<__m128i*>(q + cell * 32);
-  _mm_storeu_si128(into, _mm_shuffle_epi8(low, order));
-  _mm_storeu_si128(into + 1, _mm_shuffle_epi8(high, order));
-  // Sums of bytes + 128, eight at a time.
-  const __m128i flip = _mm_set1_epi8(-128);
-  const __m128i sums = _mm_add_epi64(_mm_sad_epu8(_mm_xor_si128(low, flip), _mm_setzero_si128()),
-                                     _mm_sad_epu8(_mm_xor_si128(high, flip), _mm_setzero_si128()));
-  const int total = _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 32;
+  const int total = StoreInt8Cell(v, Set(zero ? 0.0f : 127.0f / largest), q + cell * 32);
   scale[cell] = cell_scale;
   sum[cell] = total;
   scaled_sum[cell] = cell_scale * static_cast<float>(total);
 }
 
-template <typename TakeCell>
-[[gnu::always_inline]] inline void ForEachCell(const float* x, const Cells& cells, int begin, int end, TakeCell take) {
-  if (cells.contiguous) {
-    for (int cell = begin; cell < end; ++cell) {
-      const int count = cells.cells[static_cast<std::size_t>(cell)].count;
-      if (count > 0) take(cell, LoadCell(x + (cell - begin) * 32, count));
-    }
-    return;
+// Whole cells, 16 at a time: all scales before all bytes, so that no cell waits for its own maximum and division.
+class Int8Batch {
+ public:
+  [[gnu::always_inline]] explicit Int8Batch(Activations& input)
+      : q_(input.q(0)), scale_(input.scale(0)), sum_(input.sum(0)), scaled_sum_(input.scaled_sum(0)) {}
+
+  // `place`: of the cell's scale behind that of row 0.
+  [[gnu::always_inline]] void Add(const float* x, std::ptrdiff_t q, std::ptrdiff_t place) {
+    x_[count_] = x;
+    into_[count_] = q;
+    place_[count_] = place;
+    if (++count_ == kCells) Write();
   }
+  void Write() {
+    if (count_ == 0) return;
+    alignas(16) float scale[kCells], inverse[kCells];
+    for (int i = count_; i % 4 != 0; ++i) x_[i] = x_[0];
+    for (int i = 0; i < count_; i += 4) {
+      const __m128 largest = _mm_setr_ps(Largest(x_[i]), Largest(x_[i + 1]), Largest(x_[i + 2]), Largest(x_[i + 3]));
+      const __m128 kept = _mm_cmpnlt_ps(largest, _mm_set1_ps(math::kSmallestMagnitude));
+      _mm_store_ps(scale + i, _mm_and_ps(kept, _mm_div_ps(largest, _mm_set1_ps(127.0f))));
+      _mm_store_ps(inverse + i, _mm_and_ps(kept, _mm_div_ps(_mm_set1_ps(127.0f), largest)));
+    }
+    for (int i = 0; i < count_; ++i) {
+      const int total = StoreInt8Cell({Load(x_[i]), Load(x_[i] + 16)}, Set(inverse[i]), q_ + into_[i]);
+      scale_[place_[i]] = scale[i];
+      sum_[place_[i]] = total;
+      scaled_sum_[place_[i]] = scale[i] * static_cast<float>(total);
+    }
+    count_ = 0;
+  }
+
+ private:
+  static constexpr int kCells = 16;
+  [[gnu::always_inline]] static float Largest(const float* x) { return ReduceMax(Max(Abs(Load(x)), Abs(Load(x + 16)))); }
+  std::int8_t* q_;
+  float* scale_;
+  std::int32_t* sum_;
+  float* scaled_sum_;
+  const float* x_[kCells];
+  std::ptrdiff_t into_[kCells], place_[kCells];
+  int count_ = 0;
+};
+
+// Calls take(cell, x) for the cells [begin, end) of a row that begins with them, x at their first columns.
+template <typename Take>
+[[gnu::always_inline]] inline void ForEachCell(const float* x, const Cells& cells, int begin, int end, Take take) {
   const int first = cells.cells[static_cast<std::size_t>(begin)].begin;
   for (int cell = begin; cell < end; ++cell) {
     const Cell& place = cells.cells[static_cast<std::size_t>(cell)];
-    if (place.count > 0) take(cell, LoadCell(x + (place.begin - first), place.count));
+    if (place.count > 0) take(cell, x + (place.begin - first), place.count);
   }
 }
 
-void PrepareCells(const float* x, int row, int cell_begin, int cell_end, Activations& input) {
+void PrepareInt8(const float* x, std::ptrdiff_t stride, int row_begin, int row_end, int cell_begin, int cell_end, Activations& input) {
+  Int8Batch batch(input);
+  const std::ptrdiff_t q_stride = input.value_stride_bytes(), scale_stride = input.rows() > 1 ? input.scale(1) - input.scale(0) : 0;
+  for (int row = row_begin; row < row_end; ++row, x += stride) {
+    ForEachCell(x, input.cells(), cell_begin, cell_end, [&](int cell, const float* from, int count) {
+      if (count == 32) return batch.Add(from, row * q_stride + cell * 32, row * scale_stride + cell);
+      PrepareInt8Cell(LoadCell(from, count), cell, input.q(row), input.scale(row), input.sum(row), input.scaled_sum(row));
+    });
+  }
+  batch.Write();
+}
+
+void PrepareCells(const float* x, std::ptrdiff_t stride, int row_begin, int row_end, int cell_begin, int cell_end, Activations& input) {
   if (cell_begin >= cell_end) return;
-  switch (input.arithmetic()) {
-    case Arithmetic::kInt8G32: {
-      std::int8_t* q = input.q(row);
-      float* scale = input.scale(row);
-      std::int32_t* sum = input.sum(row);
-      float* scaled_sum = input.scaled_sum(row);
-      ForEachCell(x, input.cells(), cell_begin, cell_end,
-                  [=](int cell, CellValues v) { PrepareInt8Cell(v, cell, q, scale, sum, scaled_sum); });
-      return;
-    }
-    case Arithmetic::kBf16T:
-    case Arithmetic::kBf16P: {
-      std::uint16_t* values = input.bf16(row);
-      ForEachCell(x, input.cells(), cell_begin, cell_end, [=](int cell, CellValues v) {
-        StoreBf16(values + cell * 32, v.low);
-        StoreBf16(values + cell * 32 + 16, v.high);
-      });
-      return;
-    }
-    case Arithmetic::kExact: {
-      float* values = input.f32(row);
-      ForEachCell(x, input.cells(), cell_begin, cell_end, [=](int cell, CellValues v) {
+  if (input.arithmetic() == Arithmetic::kInt8G32) return PrepareInt8(x, stride, row_begin, row_end, cell_begin, cell_end, input);
+  const bool exact = input.arithmetic() == Arithmetic::kExact;
+  for (int row = row_begin; row < row_end; ++row, x += stride) {
+    std::uint16_t* halves = input.bf16(row);
+    float* values = input.f32(row);
+    ForEachCell(x, input.cells(), cell_begin, cell_end, [=](int cell, const float* from, int count) {
+      const CellValues v = LoadCell(from, count);
+      if (exact) {
         Store(values + cell * 32, v.low);
         Store(values + cell * 32 + 16, v.high);
-      });
-      return;
-    }
+      } else {
+        StoreBf16(halves + cell * 32, v.low);
+        StoreBf16(halves + cell * 32 + 16, v.high);
+      }
+    });
   }
 }
 
-void Prepare(const float* x, int row, Activations& input) { PrepareCells(x, row, 0, input.cells().count(), input); }
+void Prepare(const float* x, int row, Activations& input) { PrepareCells(x, 0, row, row + 1, 0, input.cells().count(), input); }
 
 [[gnu::always_inline]] inline V16 SwiGlu16(V16 gate, V16 up) {
   return Mul(Div(gate, Add(Set(1.0f), Exp(Sub(Zero(), gate)))), up);
 }
 
-void SwiGlu(const float* gate, const float* up, int n, float* out) {
+void SwiGlu(const float* gate, const float* up, std::ptrdiff_t in_stride, int rows, int n, float* out, std::ptrdiff_t out_stride) {
   const int full = n & ~15;
-  for (int i = 0; i < full; i += 16) Store(out + i, SwiGlu16(Load(gate + i), Load(up + i)));
-  if (full < n) {
-    const int rest = n - full;
-    StorePartial(out + full, SwiGlu16(LoadPartial(gate + full, rest), LoadPartial(up + full, rest)), rest);
+  for (int row = 0; row < rows; ++row, gate += in_stride, up += in_stride, out += out_stride) {
+    for (int i = 0; i < full; i += 16) Store(out + i, SwiGlu16(Load(gate + i), Load(up + i)));
+    if (full < n) {
+      const int rest = n - full;
+      StorePartial(out + full, SwiGlu16(LoadPartial(gate + full, rest), LoadPartial(up + full, rest)), rest);
+    }
   }
 }
 
@@ -148,12 +191,14 @@ void Rope(float* head, int dimensions, const float* cosine, const float* sine) {
   }
 }
 
-void AddRow(const float* x, int n, float* y) {
+void AddRows(const float* x, std::ptrdiff_t x_stride, int rows, int n, float* y, std::ptrdiff_t y_stride) {
   const int full = n & ~15;
-  for (int i = 0; i < full; i += 16) Store(y + i, Add(Load(y + i), Load(x + i)));
-  if (full < n) {
-    const int rest = n - full;
-    StorePartial(y + full, Add(LoadPartial(y + full, rest), LoadPartial(x + full, rest)), rest);
+  for (int row = 0; row < rows; ++row, x += x_stride, y += y_stride) {
+    for (int i = 0; i < full; i += 16) Store(y + i, Add(Load(y + i), Load(x + i)));
+    if (full < n) {
+      const int rest = n - full;
+      StorePartial(y + full, Add(LoadPartial(y + full, rest), LoadPartial(x + full, rest)), rest);
+    }
   }
 }
 
@@ -206,7 +251,7 @@ constexpr RowKernels kRowKernels = {.rms_norm = RmsNorm,
                                     .prepare_cells = PrepareCells,
                                     .swiglu = SwiGlu,
                                     .rope = Rope,
-                                    .add = AddRow,
+                                    .add = AddRows,
                                     .argmax = ArgMax,
                                     .max = MaxOf,
                                     .sum_exp = SumExp,

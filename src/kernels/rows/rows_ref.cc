@@ -53,7 +53,7 @@ void PrepareInt8Cell(const float* x, int count, int row, int cell, Activations& 
   input.scaled_sum(row)[cell] = scale * static_cast<float>(sum);
 }
 
-void PrepareCells(const float* x, int row, int cell_begin, int cell_end, Activations& input) {
+void PrepareRowCells(const float* x, int row, int cell_begin, int cell_end, Activations& input) {
   for (int cell = cell_begin; cell < cell_end; ++cell) {
     const int count = input.cells().cells[static_cast<std::size_t>(cell)].count;
     switch (input.arithmetic()) {
@@ -72,10 +72,16 @@ void PrepareCells(const float* x, int row, int cell_begin, int cell_end, Activat
   }
 }
 
-void Prepare(const float* x, int row, Activations& input) { PrepareCells(x, row, 0, input.cells().count(), input); }
+void PrepareCells(const float* x, std::ptrdiff_t stride, int row_begin, int row_end, int cell_begin, int cell_end, Activations& input) {
+  for (int row = row_begin; row < row_end; ++row) PrepareRowCells(x + (row - row_begin) * stride, row, cell_begin, cell_end, input);
+}
 
-void SwiGlu(const float* gate, const float* up, int n, float* out) {
-  for (int i = 0; i < n; ++i) out[i] = (gate[i] / (1.0f + math::ScalarExp(0.0f - gate[i]))) * up[i];
+void Prepare(const float* x, int row, Activations& input) { PrepareRowCells(x, row, 0, input.cells().count(), input); }
+
+void SwiGlu(const float* gate, const float* up, std::ptrdiff_t in_stride, int rows, int n, float* out, std::ptrdiff_t out_stride) {
+  for (int row = 0; row < rows; ++row, gate += in_stride, up += in_stride, out += out_stride) {
+    for (int i = 0; i < n; ++i) out[i] = (gate[i] / (1.0f + math::ScalarExp(0.0f - gate[i]))) * up[i];
+  }
 }
 
 void Rope(float* head, int dimensions, const float* cosine, const float* sine) {
@@ -87,8 +93,10 @@ void Rope(float* head, int dimensions, const float* cosine, const float* sine) {
   }
 }
 
-void AddRow(const float* x, int n, float* y) {
-  for (int i = 0; i < n; ++i) y[i] = y[i] + x[i];
+void AddRows(const float* x, std::ptrdiff_t x_stride, int rows, int n, float* y, std::ptrdiff_t y_stride) {
+  for (int row = 0; row < rows; ++row, x += x_stride, y += y_stride) {
+    for (int i = 0; i < n; ++i) y[i] = y[i] + x[i];
+  }
 }
 
 float MaxOf(const float* x, int n) {
@@ -119,7 +127,7 @@ constexpr RowKernels kRowKernels = {.rms_norm = RmsNorm,
                                     .prepare_cells = PrepareCells,
                                     .swiglu = SwiGlu,
                                     .rope = Rope,
-                                    .add = AddRow,
+                                    .add = AddRows,
                                     .argmax = ArgMax,
                                     .max = MaxOf,
                                     .sum_exp = SumExp,

@@ -51,13 +51,15 @@ TEST_F(Rows, PathsGiveTheSameBits) {
       ref_.rms_norm(x.data(), w.data(), 1e-5f, n, a.data());
       fast.rms_norm(x.data(), w.data(), 1e-5f, n, b.data());
       EXPECT_TRUE(SameBits(a, b));
-      ref_.swiglu(x.data(), w.data(), n, a.data());
-      fast.swiglu(x.data(), w.data(), n, b.data());
-      EXPECT_TRUE(SameBits(a, b));
-      a = w, b = w;
-      ref_.add(x.data(), n, a.data());
-      fast.add(x.data(), n, b.data());
-      EXPECT_TRUE(SameBits(a, b));
+      const int stride = n + 3;
+      const std::vector<float> gates = Random(3 * stride), ups = Random(3 * stride);
+      std::vector<float> c3(static_cast<std::size_t>(3 * n + 2)), d3(c3.size());
+      ref_.swiglu(gates.data(), ups.data(), stride, 3, n, c3.data(), n + 1);
+      fast.swiglu(gates.data(), ups.data(), stride, 3, n, d3.data(), n + 1);
+      EXPECT_TRUE(SameBits(c3, d3));
+      ref_.add(gates.data(), stride, 3, n, c3.data(), n + 1);
+      fast.add(gates.data(), stride, 3, n, d3.data(), n + 1);
+      EXPECT_TRUE(SameBits(c3, d3));
       const std::vector<float> c = Random(n), s = Random(n);
       const int dimensions = n / 2 * 2;
       a = x, b = x;
@@ -79,26 +81,37 @@ TEST_F(Rows, PreparedActivationsAreTheSame) {
       for (auto [k, slice] : {std::pair{576, 64}, {1536, 0}, {80, 40}, {72, 24}, {100, 0}, {33, 0}, {960, 80}}) {
         SCOPED_TRACE(testing::Message() << NameOf(path) << " " << NameOf(arithmetic) << " k " << k << "/" << slice);
         const Cells cells = MakeCells(k, slice);
-        std::vector<float> x = Random(k);
+        // Rows some floats apart, as they stand in a wider matrix.
+        constexpr int kRows = 7;
+        const int stride = k + 5;
+        std::vector<float> x = Random(kRows * stride);
         for (int i = 0; i < k && i < 20; ++i) x[static_cast<std::size_t>(i)] = i == 3 ? 1e-35f : 0.0f;
-        Activations a(arithmetic, cells, 2), b(arithmetic, cells, 2), c(arithmetic, cells, 2);
-        ref_.prepare(x.data(), 1, a);
-        fast.prepare(x.data(), 1, b);
+        Activations a(arithmetic, cells, kRows), b(arithmetic, cells, kRows), c(arithmetic, cells, kRows);
+        for (int row = 0; row < kRows; ++row) {
+          ref_.prepare(x.data() + row * stride, row, a);
+          fast.prepare(x.data() + row * stride, row, b);
+        }
         const int middle = cells.count() / 2;
         const int begin = cells.cells[static_cast<std::size_t>(middle)].begin;
-        fast.prepare_cells(x.data(), 1, 0, middle, c);
+        fast.prepare_cells(x.data(), stride, 0, kRows, 0, middle, c);
         if (cells.cells[static_cast<std::size_t>(middle)].count > 0) {
-          fast.prepare_cells(x.data() + begin, 1, middle, cells.count(), c);
+          fast.prepare_cells(x.data() + begin, stride, 0, 3, middle, cells.count(), c);
+          ref_.prepare_cells(x.data() + begin + 3 * stride, stride, 3, kRows, middle, cells.count(), c);
         }
         const bool int8 = arithmetic == Arithmetic::kInt8G32;
         const std::size_t bytes = static_cast<std::size_t>(cells.stored_columns()) *
                                   (int8 ? 1u : arithmetic == Arithmetic::kExact ? 4u : 2u);
-        EXPECT_EQ(std::memcmp(a.q(1), b.q(1), bytes), 0);
-        EXPECT_EQ(std::memcmp(a.q(1), c.q(1), bytes), 0);
-        for (int cell = 0; int8 && cell < cells.count(); ++cell) {
-          EXPECT_EQ(a.scale(1)[cell], b.scale(1)[cell]);
-          EXPECT_EQ(a.sum(1)[cell], b.sum(1)[cell]);
-          EXPECT_EQ(a.scaled_sum(1)[cell], b.scaled_sum(1)[cell]);
+        for (int row = 0; row < kRows; ++row) {
+          EXPECT_EQ(std::memcmp(a.q(row), b.q(row), bytes), 0);
+          EXPECT_EQ(std::memcmp(a.q(row), c.q(row), bytes), 0);
+          for (int cell = 0; int8 && cell < cells.count(); ++cell) {
+            EXPECT_EQ(a.scale(row)[cell], b.scale(row)[cell]);
+            EXPECT_EQ(a.scale(row)[cell], c.scale(row)[cell]);
+            EXPECT_EQ(a.sum(row)[cell], b.sum(row)[cell]);
+            EXPECT_EQ(a.sum(row)[cell], c.sum(row)[cell]);
+            EXPECT_EQ(a.scaled_sum(row)[cell], b.scaled_sum(row)[cell]);
+            EXPECT_EQ(a.scaled_sum(row)[cell], c.scaled_sum(row)[cell]);
+          }
         }
       }
     }

@@ -332,9 +332,8 @@ void LlamaDecoder::PrepareAttended(const LayerWeights& layer, int kv_head, const
   const int column = kv_head * group_ * config_.head_dim;
   const int begin = attended_cell_[static_cast<std::size_t>(kv_head)];
   const int end = attended_cell_[static_cast<std::size_t>(kv_head) + 1];
-  for (int token = chunk.first_token; token < chunk.first_token + chunk.count; ++token) {
-    attended_inputs_.PrepareCells(rows_, layer.o, attended_.row(token) + column, token, begin, end);
-  }
+  attended_inputs_.PrepareCells(rows_, layer.o, attended_.row(chunk.first_token) + column, attended_.stride(),
+                                chunk.first_token, chunk.first_token + chunk.count, begin, end);
 }
 
 // Items are (KV head, chunk), all chunks of a head after another: they read the same keys.
@@ -408,9 +407,8 @@ void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
              scratch, /*unit=*/2,
              [&](int panel_begin, int panel_end, int row_begin, int row_end) {
                const int cell = panel_begin / 2, cell_end = std::min((panel_end + 1) / 2, cells);
-               for (int row = row_begin; row < row_end; ++row) {
-                 wide_inputs_.PrepareCells(rows_, layer.down, wide_.row(row) + cell * kernels::kCellWidth, row, cell, cell_end);
-               }
+               wide_inputs_.PrepareCells(rows_, layer.down, wide_.row(row_begin) + cell * kernels::kCellWidth, wide_.stride(),
+                                         row_begin, row_end, cell, cell_end);
              });
     return;
   }
@@ -419,7 +417,7 @@ void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
   worker.Barrier();
   const auto share = worker.ShareOf(tokens());
   for (int row = share.begin; row < share.end; ++row) {
-    rows_.swiglu(gate_up_.row(row), gate_up_.row(row) + config_.feed_forward, config_.feed_forward, wide_.row(row));
+    rows_.swiglu(gate_up_.row(row), gate_up_.row(row) + config_.feed_forward, 0, 1, config_.feed_forward, wide_.row(row), 0);
     wide_inputs_.Prepare(rows_, layer.down, wide_.row(row), row);
   }
 }
