@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "base/thread_without_signals.h"
-#include "comm/transports/mpi.h"
+#include "comm/transports/routed.h"
 #include "comm/transports/shared_memory.h"
 #include "kernels/threads/thread_pool.h"
 
@@ -167,8 +167,8 @@ Result<std::vector<CommRow>> MeasureInMpiJob(CommPlan plan) {
   std::vector<CommRow> rows;
   int tag = 0;
   for (std::size_t i = 0; i < plan.wires.size(); ++i) {
-    comm::Communicator communicator(group, comm::MpiTransport::Create(job, group, ++tag, options),
-                                    {.wire = {plan.wires[i], plan.wires[i]}, .kernels = kernels::AvailablePaths().front()});
+    SKEIN_ASSIGN_OR_RETURN(auto transport, comm::RoutedTransport::Create(job, group, ++tag, options));
+    comm::Communicator communicator(group, std::move(transport), {.wire = {plan.wires[i], plan.wires[i]}, .kernels = kernels::AvailablePaths().front()});
     SKEIN_ASSIGN_OR_RETURN(const auto more, MeasureMember(communicator, plan, plan.messages && i == 0));
     rows.insert(rows.end(), more.begin(), more.end());
     if (i == 0) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "comm/collectives/moving.h"
+#include "kernels/rows/rows.h"
 
 namespace skein::comm {
 
@@ -24,11 +25,10 @@ Communicator::Communicator(Group group, std::unique_ptr<Transport> transport, Co
 
 Status Communicator::Alone(const Reduction& r) {
   const std::ptrdiff_t x_stride = r.x_stride == 0 ? r.columns : r.x_stride, out_stride = r.out_stride == 0 ? r.columns : r.out_stride;
-  for (int row = 0; row < r.rows; ++row) {
-    const auto* x = reinterpret_cast<const std::byte*>(r.x + row * x_stride);
-    if (r.add || r.x + row * x_stride != r.out + row * out_stride) {
-      kernels_.decode(WireType::kFp32, x, r.columns, r.add, r.out + row * out_stride);
-    }
+  if (r.add) {
+    kernels::SelectRows(options_.kernels).add(r.x, x_stride, r.rows, r.columns, r.out, out_stride);
+  } else if (r.x != r.out) {
+    for (int row = 0; row < r.rows; ++row) std::copy_n(r.x + row * x_stride, r.columns, r.out + row * out_stride);
   }
   if (r.done.take != nullptr && r.rows > 0) r.done.take(r.done.context, 0, r.rows);
   return OkStatus();

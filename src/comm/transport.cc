@@ -11,4 +11,10 @@ void Transport::FailAt(int peer, std::string_view problem) {
   status_ = Status(Code::kUnavailable, fmt::format("{}: rank {} {}", operation_, NameOf(peer), problem));
 }
 
+void Transport::FailWith(const Status& status) {
+  if (failed_) return;
+  failed_ = true;
+  status_ = status;
+}
+
 }  // namespace skein::comm

@@ -60,9 +60,9 @@ class Transport {
   // Ok until the first failure.
   const Status& status() const { return status_; }
   // What errors call the work that goes on: a literal.
-  void set_operation(const char* operation) { operation_ = operation; }
+  virtual void set_operation(const char* operation) { operation_ = operation; }
   // Of waits from now on: a rank that waits for the next step's plan is patient, one within a step is not.
-  void set_timeout(std::chrono::nanoseconds timeout) { options_.timeout = timeout; }
+  virtual void set_timeout(std::chrono::nanoseconds timeout) { options_.timeout = timeout; }
 
   // A slot that nobody reads, aligned to 64 bytes; null on failure. What was opened last
   // stays readable for this member until the call after the next one.
@@ -85,6 +85,8 @@ class Transport {
       : name_(name), self_(self), size_(size), slot_bytes_(slot_bytes), options_(std::move(options)) {}
   // Keeps the first failure. `problem` follows "<operation>: rank N ".
   void FailAt(int peer, std::string_view problem);
+  // Fails as another transport did that works for this one.
+  void FailWith(const Status& status);
   int NameOf(int member) const {
     return options_.ranks.empty() ? member : options_.ranks[static_cast<std::size_t>(member)];
   }

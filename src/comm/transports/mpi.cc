@@ -121,10 +121,8 @@ MpiTransport::MpiTransport(const MpiJob& job, const Group& group, int tag, Trans
     if (rank == group.ranks[static_cast<std::size_t>(group.self)]) continue;
     for (auto& buffer : peer.received) buffer.resize(slot_bytes + kSlack);
   }
-  for (Slot& slot : slots_) {
-    slot.bytes.resize(slot_bytes + kSlack + 64);
-    slot.sending.reserve(peers_.size());
-  }
+  for (auto& slot : slots_) slot.resize(slot_bytes + kSlack + 64);
+  sending_.reserve(peers_.size() * 2 * kSlots);
 }
 
 bool MpiTransport::WaitFor(int request, int peer, std::size_t& bytes) {
@@ -149,39 +147,35 @@ bool MpiTransport::WaitFor(int request, int peer, std::size_t& bytes) {
   }
 }
 
-bool MpiTransport::WaitUntilSent(Slot& slot) {
+bool MpiTransport::WaitUntilSent(const std::byte* slot) {
   std::size_t bytes = 0;
-  for (const Sending& one : slot.sending) {
-    if (!WaitFor(one.request, one.peer, bytes)) return false;
+  for (const Sending& one : sending_) {
+    if (one.slot == slot && !WaitFor(one.request, one.peer, bytes)) return false;
   }
-  slot.sending.clear();
+  std::erase_if(sending_, [&](const Sending& one) { return one.slot == slot; });
   return true;
 }
 
 std::byte* MpiTransport::Open() {
   slot_ = (slot_ + 1) % kSlots;
-  Slot& slot = slots_[slot_];
-  if (failed() || !WaitUntilSent(slot)) return nullptr;
   // Aligned to a cache line.
-  auto address = reinterpret_cast<std::uintptr_t>(slot.bytes.data());
-  address = (address + 63) / 64 * 64;
-  return reinterpret_cast<std::byte*>(address);
+  auto address = reinterpret_cast<std::uintptr_t>(slots_[slot_].data());
+  auto* slot = reinterpret_cast<std::byte*>((address + 63) / 64 * 64);
+  return !failed() && WaitUntilSent(slot) ? slot : nullptr;
 }
 
 bool MpiTransport::Post(int peer, const std::byte* slot, std::size_t begin, std::size_t end) {
   if (failed()) return false;
-  if (begin == end) {
-    // An empty message has no slot of its own: the last one keeps its request.
-    slot = slots_[slot_].bytes.data();
-    begin = end = 0;
-  }
-  const int request = plugin_.send(slot + begin, end - begin, peers_[static_cast<std::size_t>(peer)].rank, tag_);
+  const bool empty = begin == end;
+  // Empty messages wait for nothing else, so now and then for each other.
+  if (empty && sending_.size() > peers_.size() * kSlots && !WaitUntilSent(nullptr)) return false;
+  const std::byte* from = empty ? slots_[0].data() : slot + begin;
+  const int request = plugin_.send(from, end - begin, peers_[static_cast<std::size_t>(peer)].rank, tag_);
   if (request < 0) {
     FailAt(peer, "cannot be reached");
     return false;
   }
-  slots_[slot_].sending.push_back({request, peer});
-  if (slots_[slot_].sending.size() > 4 * peers_.size()) return WaitUntilSent(slots_[slot_]);  // only empty ones come so many
+  sending_.push_back({request, peer, empty ? nullptr : slot});
   return true;
 }
 
@@ -205,9 +199,7 @@ const std::byte* MpiTransport::Await(int peer, std::size_t bytes) {
 }
 
 void MpiTransport::Drain() {
-  for (Slot& slot : slots_) {
-    if (failed() || !WaitUntilSent(slot)) return;
-  }
+  while (!failed() && !sending_.empty()) static_cast<void>(WaitUntilSent(sending_.front().slot));
 }
 
 }  // namespace skein::comm

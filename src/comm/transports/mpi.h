@@ -58,20 +58,20 @@ class MpiTransport final : public Transport {
                                            std::size_t slot_bytes = kSlotBytes);
 
   std::byte* Open() override;
+  // `slot` may also be memory of somebody else's, who then asks WaitUntilSent before it is used again.
   bool Post(int peer, const std::byte* slot, std::size_t begin, std::size_t end) override;
   const std::byte* Await(int peer, std::size_t bytes) override;
   void Release(int /*peer*/, Acknowledge /*when*/) override {}
   void Settle() override {}
   void Drain() override;
+  // Returns when all that was posted from `slot` has left it.
+  bool WaitUntilSent(const std::byte* slot);
 
  private:
   struct Sending {
     int request;
     int peer;
-  };
-  struct Slot {
-    std::vector<std::byte> bytes;
-    std::vector<Sending> sending;
+    const std::byte* slot;  // null: an empty message
   };
   struct Peer {
     int rank;
@@ -82,13 +82,13 @@ class MpiTransport final : public Transport {
   MpiTransport(const MpiJob& job, const Group& group, int tag, TransportOptions options, std::size_t slot_bytes);
   // Until the request is done; what came. False on failure.
   bool WaitFor(int request, int peer, std::size_t& bytes);
-  bool WaitUntilSent(Slot& slot);
 
   const MpiPlugin& plugin_;
   int tag_;
   std::vector<Peer> peers_;
-  std::array<Slot, kSlots> slots_;
+  std::array<std::vector<std::byte>, kSlots> slots_;
   std::size_t slot_ = kSlots - 1;  // the last opened
+  std::vector<Sending> sending_;
 };
 
 }  // namespace skein::comm

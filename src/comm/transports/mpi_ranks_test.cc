@@ -11,12 +11,20 @@
 
 #include "comm/collectives/collectives_testing.h"
 #include "comm/transports/mpi.h"
+#include "comm/transports/routed.h"
 
 namespace skein::comm {
 namespace {
 
-std::string CheckAll(MpiJob& job) {
-  int tag = 0;
+Result<std::unique_ptr<Transport>> MakeTransport(const MpiJob& job, const Group& group, int tag, const TransportOptions& options, bool routed) {
+  constexpr std::size_t kSlotBytes = 4096;  // so that larger messages go in several chunks
+  if (routed) return RoutedTransport::Create(job, group, tag, options, kSlotBytes);
+  return MpiTransport::Create(job, group, tag, options, kSlotBytes);
+}
+
+// By MPI alone, or with shared memory inside hosts. Pretended hosts make ranks of one machine use both.
+std::string CheckAll(MpiJob& job, bool routed) {
+  int tag = routed ? 100 : 0;
   Group everyone = Group::OnOneHost(job.size(), job.rank());
   const TransportOptions options = {.timeout = std::chrono::seconds(60), .spin = false};
   for (const WireTypes& wire : kTestedWires) {
@@ -24,23 +32,25 @@ std::string CheckAll(MpiJob& job) {
       if (hosts > job.size()) continue;
       // 0: as they really are.
       everyone.hosts = HostMap::Of(hosts == 0 ? job.hosts() : SpreadOverHosts(job.size(), hosts));
-      Communicator communicator(everyone, MpiTransport::Create(job, everyone, ++tag, options, /*slot_bytes=*/4096),
-                                {.wire = wire, .kernels = kernels::AvailablePaths().front()});
-      const std::string problem = CheckSums(communicator, static_cast<unsigned>(job.rank()));
-      if (!problem.empty()) return problem;
+      Result<std::unique_ptr<Transport>> transport = MakeTransport(job, everyone, ++tag, options, routed);
+      if (!transport.ok()) return transport.status().message();
+      Communicator communicator(everyone, std::move(transport).value(), {.wire = wire, .kernels = kernels::AvailablePaths().front()});
+      std::string problem = CheckSums(communicator, static_cast<unsigned>(job.rank()));
+      if (problem.empty()) problem = CheckMoving(communicator.transport(), 20);
+      if (!problem.empty()) return fmt::format("{}{}", routed ? "routed: " : "", problem);
       communicator.transport().Drain();
     }
   }
-  const auto transport = MpiTransport::Create(job, everyone, ++tag, options, /*slot_bytes=*/4096);
-  const std::string problem = CheckMoving(*transport, 100);
-  transport->Drain();
-  return problem;
+  return "";
 }
 
 // Returns what is wrong with the others' account of a rank that has stopped.
 std::string CheckFrozen(MpiJob& job) {
-  const Group everyone = Group::OnOneHost(job.size(), job.rank());
-  Communicator communicator(everyone, MpiTransport::Create(job, everyone, 1, {.timeout = std::chrono::milliseconds(500), .spin = false}), {});
+  Group everyone = Group::OnOneHost(job.size(), job.rank());
+  everyone.hosts = HostMap::Of(job.hosts());
+  auto transport = RoutedTransport::Create(job, everyone, 1, {.timeout = std::chrono::milliseconds(500), .spin = false});
+  if (!transport.ok()) return transport.status().message();
+  Communicator communicator(everyone, std::move(transport).value(), {});
   std::vector<float> x(600, 1.0f), out(600);
   for (int round = 0; round < 1000; ++round) {
     if (round == 20 && job.rank() == job.size() - 1) raise(SIGSTOP);
@@ -59,7 +69,8 @@ int Main(bool freeze) {
     std::fprintf(stderr, "%s\n", job.status().message().c_str());
     return 1;
   }
-  const std::string problem = freeze ? CheckFrozen(*job) : CheckAll(*job);
+  std::string problem = freeze ? CheckFrozen(*job) : CheckAll(*job, /*routed=*/false);
+  if (problem.empty() && !freeze) problem = CheckAll(*job, /*routed=*/true);
   if (!problem.empty()) std::fprintf(stderr, "rank %d: %s\n", job->rank(), problem.c_str());
   // A job that has lost a rank cannot be left in order: the launcher ends what is left of it.
   if (freeze || !problem.empty()) std::_Exit(problem.empty() ? 77 : 1);
