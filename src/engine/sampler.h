@@ -82,6 +82,7 @@ class Sampler {
   void Adjust(const SamplerState& state, const SampleWish& wish);
 
   TokenId Draw(const FiniteLogits& logits, const scheduler::SamplingParameters& parameters, const kernels::NoiseKey& key);
+  void Gather(std::span<const float> values, float low, float high);
   void KeepBest(std::span<const float> values, std::size_t count);
   kernels::Candidate WorstOfMass(float top_p);
   kernels::Candidate WorstOfCandidates(std::uint64_t mass);
@@ -93,7 +94,8 @@ class Sampler {
   std::vector<float> finite_;    // logits without NaN and infinities, when there were some
   std::vector<float> adjusted_;  // logits on their way, then z (logits.h); what is not allowed is -infinity
   std::vector<float> maxima_;    // of groups of logits
-  std::vector<kernels::Candidate> candidates_;
+  std::vector<kernels::Candidate> room_;  // for candidates, the whole vocabulary
+  std::span<kernels::Candidate> candidates_;
 };
 
 }  // namespace skein::engine

@@ -60,6 +60,13 @@ TokenId Sampler::Draw(const FiniteLogits& logits, const scheduler::SamplingParam
   return token < vocabulary_ ? token : rows_->argmax(adjusted_.data(), vocabulary_);
 }
 
+// candidates_ = the tokens whose value lies between `low` and `high`, in their order.
+void Sampler::Gather(std::span<const float> values, float low, float high) {
+  room_.resize(values.size());  // grows once
+  const int count = kernels_->gather(values.data(), low, high, static_cast<int>(values.size()), room_.data());
+  candidates_ = std::span(room_).first(static_cast<std::size_t>(count));
+}
+
 // candidates_ = the `count` largest values but forbidden ones, lower ids first among equals, in no order.
 void Sampler::KeepBest(std::span<const float> values, std::size_t count) {
   const int n = static_cast<int>(values.size());
@@ -75,12 +82,11 @@ void Sampler::KeepBest(std::span<const float> values, std::size_t count) {
     std::nth_element(maxima_.begin(), last, maxima_.end(), std::greater<>());
     lowest = std::max(lowest, *last);
   }
-  candidates_.resize(values.size());
-  candidates_.resize(static_cast<std::size_t>(kernels_->gather(values.data(), lowest, FLT_MAX, n, candidates_.data())));
+  Gather(values, lowest, FLT_MAX);
   if (candidates_.size() <= count) return;
   std::nth_element(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(count) - 1, candidates_.end(),
                    IsBetter);
-  candidates_.resize(count);
+  candidates_ = candidates_.first(count);
 }
 
 std::uint64_t Sampler::Mass(float z) const {
@@ -113,8 +119,7 @@ Candidate Sampler::WorstOfMass(float top_p) {
     if (border + 1 < buckets.size()) low = high - static_cast<float>(border + 1) / kFineScale;
     high -= static_cast<float>(border) / kFineScale;
   }
-  candidates_.resize(adjusted_.size());
-  candidates_.resize(static_cast<std::size_t>(kernels_->gather(adjusted_.data(), low, high, vocabulary_, candidates_.data())));
+  Gather(adjusted_, low, high);
   return WorstOfCandidates(needed);
 }
 
