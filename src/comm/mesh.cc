@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/check.h"
 
@@ -76,6 +77,10 @@ Result<Mesh> Mesh::Create(Places shape, std::vector<int> hosts) {
       return LimitExceeded(fmt::format("a mesh has at most {} ranks, found {} × {} × {} × {} (data, pipe, seq, tensor)", kRanksMax,
                                        shape.data, shape.pipe, shape.seq, shape.tensor));
     }
+  }
+  const std::size_t host_count = std::set<int>(hosts.begin(), hosts.end()).size();
+  if (host_count > static_cast<std::size_t>(kHostsMax)) {
+    return LimitExceeded(fmt::format("a mesh has at most {} hosts, found {}", kHostsMax, host_count));
   }
   if (hosts.empty()) hosts.assign(static_cast<std::size_t>(ranks), 0);
   if (static_cast<std::int64_t>(hosts.size()) != ranks) {

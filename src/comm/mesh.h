@@ -24,6 +24,7 @@ constexpr int kAxes = 4;
 std::string_view NameOf(Axis axis);
 
 constexpr int kRanksMax = 1024;
+constexpr int kHostsMax = 64;
 
 // A number per axis: how many places a mesh has, or where a rank is.
 struct Places {
@@ -67,7 +68,7 @@ struct Group {
 class Mesh {
  public:
   // `hosts[r]` is the host of rank r; empty: all on one. Errors: kInvalidArgument for an axis below 1, hosts that are not one
-  // per rank; kLimit beyond kRanksMax ranks.
+  // per rank; kLimit beyond kRanksMax ranks or kHostsMax hosts.
   static Result<Mesh> Create(Places shape, std::vector<int> hosts = {});
 
   int ranks() const { return static_cast<int>(hosts_.size()); }

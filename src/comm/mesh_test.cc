@@ -68,6 +68,7 @@ TEST(Mesh, ImpossibleShapesAreErrors) {
   EXPECT_EQ(Mesh::Create({.data = 1, .pipe = 0, .seq = 1, .tensor = 1}).status().field(), "--pipe");
   EXPECT_EQ(Mesh::Create({.data = 64, .pipe = 64, .seq = 1, .tensor = 1}).status().code(), Code::kLimit);
   EXPECT_EQ(Mesh::Create({.data = 1 << 30, .pipe = 1 << 30, .seq = 1 << 30, .tensor = 1 << 30}).status().code(), Code::kLimit);
+  EXPECT_EQ(Mesh::Create({.data = 1, .pipe = 1, .seq = 1, .tensor = 65}, SpreadOverHosts(65, 65)).status().code(), Code::kLimit);
   EXPECT_EQ(Mesh::Create({.data = 1, .pipe = 1, .seq = 1, .tensor = 2}, {0}).status().code(), Code::kInvalidArgument);
 }
 

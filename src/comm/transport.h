@@ -77,6 +77,8 @@ class Transport {
   virtual void Release(int peer, Acknowledge when) = 0;
   // Sends the acknowledgements that were left for later.
   virtual void Settle() = 0;
+  // Tells the peers that this member will not go on, where that is possible: their waits end at once instead of at the deadline.
+  virtual void Abandon() {}
   // Returns when the peers no longer need this end's memory or help (sends of MPI), or time is over: before the end of its life.
   virtual void Drain() {}
 

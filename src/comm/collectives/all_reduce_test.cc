@@ -44,7 +44,7 @@ TEST_P(AllReduce, GivesTheOneSumOnEveryRoute) {
   std::vector<Case> cases;
   for (const WireTypes& wire : kTestedWires) {
     for (const int hosts : std::set{1, 2, 3, members}) {
-      if (hosts > members) continue;
+      if (hosts > members || (hosts == 3 && members > 4)) continue;  // more members take longer and show no more
       std::vector<int> host_of = SpreadOverHosts(members, hosts);
       if (hosts == 2 && members > 3) std::swap(host_of.front(), host_of.back());  // hosts need not be runs of ranks
       cases.push_back({HostMap::Of(host_of), wire, ArenaFor(kind, members, kSlotBytes)});

@@ -13,7 +13,6 @@
 #include <new>
 #include <optional>
 
-#include "base/check.h"
 #include "base/checked.h"
 #include "base/wire.h"
 
@@ -74,7 +73,9 @@ Result<std::byte*> Map(std::size_t bytes, int descriptor) {
 }  // namespace
 
 Result<Arena> Arena::Create(int members, std::size_t slot_bytes, int descriptor) {
-  SKEIN_CHECK(members >= 1 && members <= static_cast<int>(kMembersMax));
+  if (members < 1 || members > static_cast<int>(kMembersMax)) {
+    return InvalidArgument(fmt::format("1 to {} ranks can share memory, found {}", kMembersMax, members));
+  }
   const auto total = TotalBytes(static_cast<std::uint64_t>(members), slot_bytes);
   if (!total) {
     return InvalidArgument(fmt::format("slots of a multiple of {} bytes, less than 1 GiB, are expected, found {}", kUnit, slot_bytes));

@@ -72,7 +72,8 @@ class Arena {
  public:
   static constexpr std::size_t kSlotBytes = 128 << 10;
 
-  // Private memory, for threads of this process. Requires: members in [1, 256]. Errors: kLimit.
+  // Private memory, for threads of this process. Errors: kInvalidArgument for no members or more than 256 or slots of odd
+  // sizes; kLimit.
   static Result<Arena> InProcess(int members, std::size_t slot_bytes = kSlotBytes);
   // Shared memory; the descriptor is closed on exec until the caller says otherwise.
   static Result<Arena> Shared(int members, std::size_t slot_bytes = kSlotBytes);

@@ -73,7 +73,9 @@ TEST(Arena, RefusesForeignFiles) {
   close(zero);
 }
 
-TEST(Arena, ImpossibleSlotsAreErrors) {
+TEST(Arena, ImpossibleSizesAreErrors) {
+  EXPECT_FALSE(Arena::InProcess(0).ok());
+  EXPECT_FALSE(Arena::InProcess(257).ok());
   EXPECT_FALSE(Arena::InProcess(2, 0).ok());
   EXPECT_FALSE(Arena::InProcess(2, 1000).ok());
   EXPECT_FALSE(Arena::InProcess(2, std::size_t{1} << 40).ok());

@@ -48,7 +48,7 @@ std::string CheckAll(MpiJob& job, bool routed) {
 std::string CheckFrozen(MpiJob& job) {
   Group everyone = Group::OnOneHost(job.size(), job.rank());
   everyone.hosts = HostMap::Of(job.hosts());
-  auto transport = RoutedTransport::Create(job, everyone, 1, {.timeout = std::chrono::milliseconds(500), .spin = false});
+  auto transport = RoutedTransport::Create(job, everyone, 1, {.timeout = std::chrono::seconds(1), .spin = false});
   if (!transport.ok()) return transport.status().message();
   Communicator communicator(everyone, std::move(transport).value(), {});
   std::vector<float> x(600, 1.0f), out(600);

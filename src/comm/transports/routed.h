@@ -29,6 +29,7 @@ class RoutedTransport final : public Transport {
   const std::byte* Await(int peer, std::size_t bytes) override;
   void Release(int peer, Acknowledge when) override;
   void Settle() override { local_->Settle(); }
+  void Abandon() override { local_->Abandon(); }
   void Drain() override { network_->Drain(); }
 
  private:

@@ -30,6 +30,7 @@ class SharedMemoryTransport final : public Transport {
   const std::byte* Await(int peer, std::size_t bytes) override;
   void Release(int peer, Acknowledge when) override;
   void Settle() override;
+  void Abandon() override { GiveUp(self(), "has left"); }
 
  private:
   SharedMemoryTransport(Arena& arena, int member, TransportOptions options);

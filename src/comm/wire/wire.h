@@ -18,6 +18,7 @@
 #include <optional>
 #include <string_view>
 
+#include "comm/mesh.h"
 #include "kernels/arithmetic.h"
 
 namespace skein::comm {
@@ -33,7 +34,6 @@ struct WireTypes {
 };
 
 constexpr int kUnitColumns = 64;
-constexpr int kHostsMax = 64;
 // Vector code may read and write up to so many bytes beyond the end of encoded units.
 constexpr std::size_t kWireSlack = 256;
 
