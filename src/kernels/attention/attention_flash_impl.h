@@ -82,6 +82,7 @@ struct Workspace {
 struct SplitKeys {
   const std::byte* keys[kSplitTiles];          // tiles of 16 keys
   const std::byte* values[kSplitTiles / 2];    // tiles of 32 keys
+  int value_lines[kSplitTiles / 2];            // cache lines from there to the end of the tile
   const float* key_scales[kSplitTiles];        // INT8: of 16 keys
   const float* value_scales[kSplitTiles];
 };
@@ -202,11 +203,13 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
     if (!int8 && (in_order || (!whole && !Engine::kWholeValueTiles))) {
       const int place = Engine::kExact ? quarter.index * 16 * d : quarter.index / 2 * 32 * d + quarter.index % 2 * 256;
       found.values[tile / 2] = stored + static_cast<std::size_t>(place) * element;
+      found.value_lines[tile / 2] = d - (whole ? 0 : quarter.index % 2 * 8);  // a second half begins 512 bytes into its tile
       return;
     }
     std::byte* values = space.values + static_cast<std::size_t>(tile) * converted_bytes;
     const std::size_t half = Engine::kExact ? converted_bytes : 512;
     found.values[tile / 2] = values;
+    found.value_lines[tile / 2] = d;
     TakeValues<Engine>(layout, quarter, values);
     if (whole) {
       TakeValues<Engine>(layout, QuarterOf(block, frame_bytes, split * kSplitTiles + tile + 1), values + half);
@@ -359,7 +362,7 @@ SKEIN_V16_INLINE void MultiplyFew(int d, const Workspace<Engine>& space, const S
     const int tiles = group.tiles() - tile < kFrameBlocks ? group.tiles() - tile : kFrameBlocks;
     Engine::ScoresInOrder(space.queries, group.rows, d, keys.keys + tile, tiles, space.scores + tile * ScoreTile<Engine>());
     if (kInt8) continue;  // converted already
-    for (int pair = tile / 2; pair < (tile + tiles) / 2; ++pair) Touch(keys.values[pair], d);
+    for (int pair = tile / 2; pair < (tile + tiles) / 2; ++pair) Touch(keys.values[pair], keys.value_lines[pair]);
   }
   Softmax<Engine, kInt8>(space.scores, keys, group, space.probabilities);
   for (int key = 0; key < group.key_count; key += 32) {
