@@ -39,4 +39,10 @@ bool HasArithmetic(WeightFormat format, Arithmetic arithmetic);
 // weights, elsewhere int8g32 and bf16p; exact for F32. Depends on the machine, not on --kernels.
 Arithmetic DefaultArithmetic(WeightFormat format, KernelPath best);
 
+// int8g32: a cell whose int8 numbers have magnitudes that sum up to no more is *uneven*, and has a second int8 number for
+// each, of so much of a step. A few of a hundred cells of real models are, and hold nearly all of the error of rounding to
+// int8 (docs/numerics.md).
+inline constexpr int kUnevenSum = 336;
+inline constexpr float kResidualStep = 1.0f / 256.0f;
+
 }  // namespace skein::kernels

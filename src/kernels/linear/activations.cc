@@ -45,6 +45,10 @@ Activations::Activations(Arithmetic arithmetic, const Cells& cells, int rows)
   scales_ = Zeros(bytes);
   scaled_sums_ = Zeros(bytes);
   sums_ = Zeros(bytes);
+  residuals_ = Zeros(rows * value_stride_);
+  residual_sums_ = Zeros(bytes);
+  uneven_stride_ = (cells.count() + 63) / 64 * 64;
+  uneven_ = Zeros(rows * uneven_stride_);
 }
 
 }  // namespace skein::kernels

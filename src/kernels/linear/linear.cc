@@ -36,6 +36,10 @@ void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Acti
     task.scaled_sums = input.scaled_sum(0);
     task.sums = input.sum(0);
     task.scale_stride = input.rows() > 1 ? input.scale(1) - input.scale(0) : 0;
+    task.uneven = input.uneven(0);
+    task.uneven_stride = input.uneven_stride();
+    task.residuals = input.residual(0);
+    task.residual_sums = input.residual_sum(0);
   }
   task.take = sink.take;
   task.context = sink.context;

@@ -107,6 +107,40 @@ void Int8Block(const LinearTask& task, const std::byte* panel, int row, float* s
   }
 }
 
+// What rounding left of the activations of uneven cells, added to finished rows of a tile.
+template <WeightFormat format>
+void AddResiduals(const LinearTask& task, const std::byte* panel, int row_begin, int rows, float* tile) {
+  constexpr int kOffset = format == WeightFormat::kW8 ? 128 : format == WeightFormat::kW4 ? 8 : 0;
+  const float* column_scales = ColumnScalesOf(format, panel, task.cells);
+  for (int row = row_begin; row < row_begin + rows; ++row, tile += kWidth) {
+    for (int cell = 0; cell < task.cells; ++cell) {
+      if (task.uneven[row * task.uneven_stride + cell] == 0) continue;
+      const std::ptrdiff_t at = row * task.scale_stride + cell;
+      const QuantisedCell from = QuantisedCellOf(format, panel, cell);
+      const std::int8_t* a = task.residuals + row * task.value_stride + cell * kCell;
+      const __m256 step = _mm256_set1_ps(task.scales[at] * kResidualStep);
+      for (int column = 0; column < kWidth; column += 8) {
+        __m256i sum = _mm256_set1_epi32(-kOffset * task.residual_sums[at]);
+        for (int quad = 0; quad < 8; ++quad) {
+          __m256i x = Vector256::LoadI(from.quads + static_cast<std::size_t>(quad) * kRowBytes + 4 * static_cast<std::size_t>(column));
+          if constexpr (format != WeightFormat::kW8) {
+            if (from.shift != 0) x = _mm256_srli_epi16(x, 4);
+            x = _mm256_and_si256(x, _mm256_set1_epi8(0x0f));
+          }
+          const __m256i broadcast = _mm256_set1_epi32(*reinterpret_cast<const std::int32_t*>(a + 4 * quad));
+          const __m256i a_odd = _mm256_srai_epi16(broadcast, 8);
+          const __m256i a_even = _mm256_srai_epi16(_mm256_slli_epi16(broadcast, 8), 8);
+          sum = _mm256_add_epi32(sum, _mm256_add_epi32(_mm256_madd_epi16(_mm256_and_si256(x, _mm256_set1_epi32(0x00ff00ff)), a_even),
+                                                       _mm256_madd_epi16(_mm256_srli_epi16(x, 8), a_odd)));
+        }
+        const __m256 factor = _mm256_mul_ps(step, _mm256_mul_ps(Vector256::HalvesToFloat(from.scales + column),
+                                                                _mm256_loadu_ps(column_scales + column)));
+        _mm256_storeu_ps(tile + column, _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), factor, _mm256_loadu_ps(tile + column)));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 template <WeightFormat format, Arithmetic arithmetic>
@@ -124,6 +158,7 @@ void LinearAvx2Int8G32(const LinearTask& task) {
       int r = 0;
       for (; r + 4 <= rows; r += 4) Int8Block<format, 4>(task, panel, row + r, sums + r * kWidth);
       for (; r < rows; ++r) Int8Block<format, 1>(task, panel, row + r, sums + r * kWidth);
+      AddResiduals<format>(task, panel, row, rows, sums);
       task.take(task.context, index, row, rows, sums);
     }
   }

@@ -81,8 +81,9 @@ float Bf16TWeight(const QuantisedColumn& column, int q) {
 
 // The loop over panels, rows and cells. `add_cell(panel, cell, n, row_begin, rows, sums)` adds one cell of column n to
 // sums[row * 32], for rows from row_begin.
-template <typename AddCell>
-void ForPieces(const LinearTask& task, AddCell add_cell) {
+// `finish(panel, row, rows, tile)` comes after the column scales.
+template <typename AddCell, typename Finish>
+void ForPieces(const LinearTask& task, AddCell add_cell, Finish finish) {
   for (int index = task.panel_begin; index < task.panel_end; ++index) {
     const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
     for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
@@ -95,9 +96,23 @@ void ForPieces(const LinearTask& task, AddCell add_cell) {
         const float* column_scales = ColumnScalesOf(task.format, panel, task.cells);
         for (int i = 0; i < rows * kWidth; ++i) tile[static_cast<std::size_t>(i)] *= column_scales[i % kWidth];
       }
+      finish(panel, row, rows, tile.data());
       task.take(task.context, index, row, rows, tile.data());
     }
   }
+}
+template <typename AddCell>
+void ForPieces(const LinearTask& task, AddCell add_cell) {
+  ForPieces(task, add_cell, [](const std::byte*, int, int, float*) {});
+}
+
+// Sum of a cell's weights of one column times int8 numbers stored in the order of quads.
+std::int32_t IntegerSum(const QuantisedColumn& column, const std::int8_t* a) {
+  std::int32_t sum = 0;
+  for (int r = 0; r < 8; ++r) {
+    for (int i = 0; i < 4; ++i) sum += column.q[static_cast<std::size_t>(4 * r + kQuadOrder[i])] * a[4 * r + i];
+  }
+  return sum;
 }
 
 const std::byte* RowOf(const LinearTask& task, int row) { return task.values + row * task.value_stride; }
@@ -112,20 +127,32 @@ std::uint16_t Bf16TFromHalf(std::uint16_t half) {
 }
 
 void LinearRefInt8G32(const LinearTask& task) {
-  ForPieces(task, [&task](const std::byte* panel, int cell, int n, int row_begin, int rows, float* sums) {
+  const auto add_cell = [&task](const std::byte* panel, int cell, int n, int row_begin, int rows, float* sums) {
     const QuantisedColumn column = ReadQuantised(task, panel, cell, n);
     for (int row = 0; row < rows; ++row) {
       const auto* a = reinterpret_cast<const std::int8_t*>(RowOf(task, row_begin + row)) + cell * kCellWidth;
-      std::int32_t sum = 0;
-      for (int r = 0; r < 8; ++r) {
-        for (int i = 0; i < 4; ++i) sum += column.q[static_cast<std::size_t>(4 * r + kQuadOrder[i])] * a[4 * r + i];
-      }
       const std::ptrdiff_t at = (row_begin + row) * task.scale_stride + cell;
       float& acc = sums[row * kWidth];
-      acc = std::fma(static_cast<float>(sum), task.scales[at] * column.scale, acc);
+      acc = std::fma(static_cast<float>(IntegerSum(column, a)), task.scales[at] * column.scale, acc);
       if (column.has_minimum) acc = std::fma(column.minimum, task.scaled_sums[at], acc);
     }
-  });
+  };
+  const auto add_residuals = [&task](const std::byte* panel, int row_begin, int rows, float* tile) {
+    const float* column_scales = ColumnScalesOf(task.format, panel, task.cells);
+    for (int row = 0; row < rows; ++row) {
+      for (int cell = 0; cell < task.cells; ++cell) {
+        if (task.uneven[(row_begin + row) * task.uneven_stride + cell] == 0) continue;
+        const float step = task.scales[(row_begin + row) * task.scale_stride + cell] * kResidualStep;
+        const std::int8_t* a = task.residuals + (row_begin + row) * task.value_stride + cell * kCellWidth;
+        for (int n = 0; n < kWidth; ++n) {
+          const QuantisedColumn column = ReadQuantised(task, panel, cell, n);
+          float& out = tile[row * kWidth + n];
+          out = std::fma(static_cast<float>(IntegerSum(column, a)), step * (column.scale * column_scales[n]), out);
+        }
+      }
+    }
+  };
+  ForPieces(task, add_cell, add_residuals);
 }
 
 void LinearRefBf16T(const LinearTask& task) {

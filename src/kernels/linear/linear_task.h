@@ -28,6 +28,10 @@ struct LinearTask {
   const float* scaled_sums = nullptr;
   const std::int32_t* sums = nullptr;
   std::ptrdiff_t scale_stride = 0;    // elements
+  const std::uint8_t* uneven = nullptr;         // row 0 of uneven, residual (as far apart as values) and residual_sum
+  std::ptrdiff_t uneven_stride = 0;
+  const std::int8_t* residuals = nullptr;
+  const std::int32_t* residual_sums = nullptr;
   void (*take)(void* context, int panel, int row, int rows, const float* tile) = nullptr;
   void* context = nullptr;
   std::byte* scratch = nullptr;

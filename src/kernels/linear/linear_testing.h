@@ -19,6 +19,7 @@
 #include "kernels/linear/half.h"
 #include "kernels/linear/linear.h"
 #include "kernels/linear/packed_linear.h"
+#include "kernels/rows/rows.h"
 
 namespace skein::kernels::testing {
 
@@ -91,43 +92,6 @@ inline PackedLinear Pack(const FileMatrix& matrix, WeightFormat format, int outp
   return packed;
 }
 
-// Rounds one row of x [cells.k] as the arithmetic of `input` says.
-inline void PrepareRow(const float* x, int row, Activations& input) {
-  const Cells& cells = input.cells();
-  for (int c = 0; c < cells.count(); ++c) {
-    const Cell& cell = cells.cells[static_cast<std::size_t>(c)];
-    const float* from = x + cell.begin;
-    const int place = c * kCellWidth;
-    switch (input.arithmetic()) {
-      case Arithmetic::kExact:
-        std::copy(from, from + cell.count, input.f32(row) + place);
-        break;
-      case Arithmetic::kBf16T:
-      case Arithmetic::kBf16P:
-        for (int k = 0; k < cell.count; ++k) input.bf16(row)[place + k] = BfloatFromFloat(from[k]);
-        break;
-      case Arithmetic::kInt8G32: {
-        float largest = 0;
-        for (int k = 0; k < cell.count; ++k) largest = std::max(largest, std::abs(from[k]));
-        const float scale = largest / 127.0F;
-        const float inverse = largest > 0 ? 127.0F / largest : 0.0F;
-        std::int32_t sum = 0;
-        for (int k = 0; k < cell.count; ++k) {
-          constexpr std::array<int, 4> kPlaceOf = {0, 2, 1, 3};
-          const auto q = static_cast<std::int8_t>(std::lrint(from[k] * inverse));
-          input.q(row)[place + k / 4 * 4 + kPlaceOf[static_cast<std::size_t>(k % 4)]] = q;
-          sum += q;
-        }
-        input.scale(row)[c] = scale;
-        input.sum(row)[c] = sum;
-        input.scaled_sum(row)[c] = scale * static_cast<float>(sum);
-        break;
-      }
-    }
-  }
-}
-
-// rows x cells.k random values; a few are outliers.
 inline std::vector<float> RandomRows(int rows, int k, std::uint32_t seed) {
   std::vector<float> x(static_cast<std::size_t>(rows) * static_cast<std::size_t>(k));
   std::mt19937 random(seed);
@@ -138,7 +102,7 @@ inline std::vector<float> RandomRows(int rows, int k, std::uint32_t seed) {
 
 inline void PrepareRows(const std::vector<float>& x, Activations& input) {
   const int k = input.cells().k;
-  for (int row = 0; row < input.rows(); ++row) PrepareRow(x.data() + static_cast<std::ptrdiff_t>(row) * k, row, input);
+  for (int row = 0; row < input.rows(); ++row) SelectRows(KernelPath::kRef).prepare(x.data() + static_cast<std::ptrdiff_t>(row) * k, row, input);
 }
 
 // Collects a kernel's results as [rows, outputs]; counts how often each place was given.

@@ -119,6 +119,60 @@ void BlockOf(int actual, const std::byte* panel, int cells, const Rows& in, floa
   }
 }
 
+// What rounding left of the activations of uneven cells, added to finished rows of a tile. Values that stand far out do so
+// at the same places of most rows, so a cell's weights are unpacked once for all of them.
+template <WeightFormat format>
+void AddResiduals(const LinearTask& task, const std::byte* panel, int row_begin, int rows, float* tile) {
+  constexpr int kOffset = format == WeightFormat::kW8 ? 128 : format == WeightFormat::kW4 ? 8 : 0;
+  const float* column_scales = ColumnScalesOf(format, panel, task.cells);
+  const std::uint8_t* flags = task.uneven + row_begin * task.uneven_stride;
+  for (int base = 0; base < task.cells; base += 64) {
+    __m512i any = _mm512_setzero_si512();
+    for (int r = 0; r < rows; ++r) any = _mm512_or_si512(any, _mm512_loadu_si512(flags + r * task.uneven_stride + base));
+    for (std::uint64_t uneven = _mm512_test_epi8_mask(any, any); uneven != 0; uneven &= uneven - 1) {
+      const int cell = base + __builtin_ctzll(uneven);
+      const QuantisedCell from = QuantisedCellOf(format, panel, cell);
+      __m512i w[8][2];
+#pragma GCC unroll 8
+      for (int quad = 0; quad < 8; ++quad) {
+#pragma GCC unroll 2
+        for (int half = 0; half < 2; ++half) {
+          w[quad][half] = _mm512_loadu_si512(from.quads + kRowBytes * static_cast<std::size_t>(quad) + 64 * static_cast<std::size_t>(half));
+          if constexpr (format != WeightFormat::kW8) {
+            w[quad][half] = _mm512_and_si512(_mm512_srl_epi16(w[quad][half], _mm_cvtsi32_si128(from.shift)), _mm512_set1_epi8(0x0f));
+          }
+        }
+      }
+      const auto scaled = [&](int column) {
+        const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from.scales + column)));
+        return _mm512_mul_ps(d, _mm512_loadu_ps(column_scales + column));
+      };
+      const __m512 d0 = scaled(0), d1 = scaled(16);
+      for (int r = 0; r < rows; ++r) {
+        if (flags[r * task.uneven_stride + cell] == 0) continue;
+        const std::ptrdiff_t at = (row_begin + r) * task.scale_stride + cell;
+        const std::int8_t* a = task.residuals + (row_begin + r) * task.value_stride + cell * kCell;
+        // Two chains per sum: a row has nothing else to wait with.
+        __m512i sum[2][2];
+        sum[0][0] = sum[0][1] = kOffset == 0 ? _mm512_setzero_si512() : _mm512_set1_epi32(-kOffset * task.residual_sums[at]);
+        sum[1][0] = sum[1][1] = _mm512_setzero_si512();
+#pragma GCC unroll 8
+        for (int quad = 0; quad < 8; ++quad) {
+          const __m512i x = _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(a + 4 * quad));
+          sum[quad % 2][0] = _mm512_dpbusd_epi32(sum[quad % 2][0], w[quad][0], x);
+          sum[quad % 2][1] = _mm512_dpbusd_epi32(sum[quad % 2][1], w[quad][1], x);
+        }
+        const __m512 step = _mm512_set1_ps(task.scales[at] * kResidualStep);
+        float* out = tile + r * kWidth;
+        const __m512 total0 = _mm512_cvtepi32_ps(_mm512_add_epi32(sum[0][0], sum[1][0]));
+        const __m512 total1 = _mm512_cvtepi32_ps(_mm512_add_epi32(sum[0][1], sum[1][1]));
+        _mm512_storeu_ps(out, _mm512_fmadd_ps(total0, _mm512_mul_ps(step, d0), _mm512_loadu_ps(out)));
+        _mm512_storeu_ps(out + 16, _mm512_fmadd_ps(total1, _mm512_mul_ps(step, d1), _mm512_loadu_ps(out + 16)));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 template <WeightFormat format>
@@ -138,6 +192,7 @@ void LinearVnniInt8G32(const LinearTask& task) {
                          task.scaled_sums + at, task.sums + at, task.scale_stride};
         BlockOf<format, kBlockRows>(end - begin, panel, task.cells, in, tile + begin * kWidth);
       }
+      AddResiduals<format>(task, panel, row, rows, tile);
       task.take(task.context, index, row, rows, tile);
     }
   }

@@ -45,43 +45,67 @@ struct CellValues {
   return {LoadPartial(x, count), Zero()};
 }
 
-// Writes a cell's bytes and returns their sum.
-[[gnu::always_inline]] inline int StoreInt8Cell(CellValues v, V16 inverse, std::int8_t* q) {
-  // Quads are stored in the order k0 k2 k1 k3.
+// Writes 32 numbers as bytes in the order of quads, k0 k2 k1 k3, and returns their sum and the sum of their magnitudes.
+struct ByteSums {
+  int sum, magnitudes;
+};
+[[gnu::always_inline]] inline ByteSums StoreBytes(V16 low_half, V16 high_half, std::int8_t* q) {
   const __m128i order = _mm_setr_epi8(0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15);
-  const __m128i low = ToInt8(Mul(v.low, inverse));
-  const __m128i high = ToInt8(Mul(v.high, inverse));
+  const __m128i low = ToInt8(low_half);
+  const __m128i high = ToInt8(high_half);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(q), _mm_shuffle_epi8(low, order));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(q) + 1, _mm_shuffle_epi8(high, order));
-  // Sums of bytes + 128, eight at a time.
-  const __m128i flip = _mm_set1_epi8(-128);
-  const __m128i sums = _mm_add_epi64(_mm_sad_epu8(_mm_xor_si128(low, flip), _mm_setzero_si128()),
-                                     _mm_sad_epu8(_mm_xor_si128(high, flip), _mm_setzero_si128()));
-  return _mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 32;
+  // Sums of unsigned bytes, eight at a time; of bytes + 128 for the signed sum.
+  const __m128i flip = _mm_set1_epi8(-128), zero = _mm_setzero_si128();
+  const __m128i sums = _mm_add_epi64(_mm_sad_epu8(_mm_xor_si128(low, flip), zero), _mm_sad_epu8(_mm_xor_si128(high, flip), zero));
+  const __m128i sizes = _mm_add_epi64(_mm_sad_epu8(_mm_abs_epi8(low), zero), _mm_sad_epu8(_mm_abs_epi8(high), zero));
+  return {_mm_cvtsi128_si32(sums) + _mm_extract_epi16(sums, 4) - 128 * 32, _mm_cvtsi128_si32(sizes) + _mm_extract_epi16(sizes, 4)};
 }
 
-[[gnu::always_inline]] inline void PrepareInt8Cell(CellValues v, int cell, std::int8_t* q, float* scale,
-                                                   std::int32_t* sum, float* scaled_sum) {
+// Where a row of int8g32 is written.
+struct Int8Row {
+  std::int8_t *q, *residual;
+  std::uint8_t* uneven;
+  float *scale, *scaled_sum;
+  std::int32_t *sum, *residual_sum;
+  [[gnu::always_inline]] Int8Row(Activations& input, int row)
+      : q(input.q(row)), residual(input.residual(row)), uneven(input.uneven(row)), scale(input.scale(row)),
+        scaled_sum(input.scaled_sum(row)), sum(input.sum(row)), residual_sum(input.residual_sum(row)) {}
+};
+
+// Writes a cell whose scale, and the inverse of that, are known.
+[[gnu::always_inline]] inline void WriteInt8Cell(CellValues v, float scale, float inverse, int cell, const Int8Row& into) {
+  const V16 low = Mul(v.low, Set(inverse)), high = Mul(v.high, Set(inverse));
+  const ByteSums sums = StoreBytes(low, high, into.q + cell * 32);
+  float total = static_cast<float>(sums.sum);
+  const bool uneven = sums.magnitudes <= kUnevenSum && scale > 0.0f;
+  if (uneven) [[unlikely]] {
+    const V16 steps = Set(256.0f);
+    const int left = StoreBytes(Mul(BeyondNearest(low), steps), Mul(BeyondNearest(high), steps), into.residual + cell * 32).sum;
+    into.residual_sum[cell] = left;
+    total = total + static_cast<float>(left) * kResidualStep;
+  }
+  into.uneven[cell] = uneven ? 1 : 0;
+  into.scale[cell] = scale;
+  into.sum[cell] = sums.sum;
+  into.scaled_sum[cell] = scale * total;
+}
+
+[[gnu::always_inline]] inline void PrepareInt8Cell(CellValues v, int cell, const Int8Row& into) {
   const float largest = ReduceMax(Max(Abs(v.low), Abs(v.high)));
   const bool zero = largest < math::kSmallestMagnitude;
-  const float cell_scale = zero ? 0.0f : largest / 127.0f;
-  const int total = StoreInt8Cell(v, Set(zero ? 0.0f : 127.0f / largest), q + cell * 32);
-  scale[cell] = cell_scale;
-  sum[cell] = total;
-  scaled_sum[cell] = cell_scale * static_cast<float>(total);
+  WriteInt8Cell(v, zero ? 0.0f : largest / 127.0f, zero ? 0.0f : 127.0f / largest, cell, into);
 }
 
 // Whole cells, 16 at a time: all scales before all bytes, so that no cell waits for its own maximum and division.
 class Int8Batch {
  public:
-  [[gnu::always_inline]] explicit Int8Batch(Activations& input)
-      : q_(input.q(0)), scale_(input.scale(0)), sum_(input.sum(0)), scaled_sum_(input.scaled_sum(0)) {}
+  [[gnu::always_inline]] explicit Int8Batch(Activations& input) : input_(input) {}
 
-  // `place`: of the cell's scale behind that of row 0.
-  [[gnu::always_inline]] void Add(const float* x, std::ptrdiff_t q, std::ptrdiff_t place) {
+  [[gnu::always_inline]] void Add(const float* x, int row, int cell) {
     x_[count_] = x;
-    into_[count_] = q;
-    place_[count_] = place;
+    row_[count_] = row;
+    cell_[count_] = cell;
     if (++count_ == kCells) Write();
   }
   void Write() {
@@ -95,10 +119,7 @@ class Int8Batch {
       _mm_store_ps(inverse + i, _mm_and_ps(kept, _mm_div_ps(_mm_set1_ps(127.0f), largest)));
     }
     for (int i = 0; i < count_; ++i) {
-      const int total = StoreInt8Cell({Load(x_[i]), Load(x_[i] + 16)}, Set(inverse[i]), q_ + into_[i]);
-      scale_[place_[i]] = scale[i];
-      sum_[place_[i]] = total;
-      scaled_sum_[place_[i]] = scale[i] * static_cast<float>(total);
+      WriteInt8Cell({Load(x_[i]), Load(x_[i] + 16)}, scale[i], inverse[i], cell_[i], Int8Row(input_, row_[i]));
     }
     count_ = 0;
   }
@@ -106,12 +127,9 @@ class Int8Batch {
  private:
   static constexpr int kCells = 16;
   [[gnu::always_inline]] static float Largest(const float* x) { return ReduceMax(Max(Abs(Load(x)), Abs(Load(x + 16)))); }
-  std::int8_t* q_;
-  float* scale_;
-  std::int32_t* sum_;
-  float* scaled_sum_;
+  Activations& input_;
   const float* x_[kCells];
-  std::ptrdiff_t into_[kCells], place_[kCells];
+  int row_[kCells], cell_[kCells];
   int count_ = 0;
 };
 
@@ -127,11 +145,10 @@ template <typename Take>
 
 void PrepareInt8(const float* x, std::ptrdiff_t stride, int row_begin, int row_end, int cell_begin, int cell_end, Activations& input) {
   Int8Batch batch(input);
-  const std::ptrdiff_t q_stride = input.value_stride_bytes(), scale_stride = input.rows() > 1 ? input.scale(1) - input.scale(0) : 0;
   for (int row = row_begin; row < row_end; ++row, x += stride) {
     ForEachCell(x, input.cells(), cell_begin, cell_end, [&](int cell, const float* from, int count) {
-      if (count == 32) return batch.Add(from, row * q_stride + cell * 32, row * scale_stride + cell);
-      PrepareInt8Cell(LoadCell(from, count), cell, input.q(row), input.scale(row), input.sum(row), input.scaled_sum(row));
+      if (count == 32) return batch.Add(from, row, cell);
+      PrepareInt8Cell(LoadCell(from, count), cell, Int8Row(input, row));
     });
   }
   batch.Write();

@@ -42,15 +42,27 @@ void PrepareInt8Cell(const float* x, int count, int row, int cell, Activations& 
   const float scale = zero ? 0.0f : largest / 127.0f;
   const float inverse = zero ? 0.0f : 127.0f / largest;
   static constexpr int kPlaceInQuad[4] = {0, 2, 1, 3};
-  int sum = 0;
+  int sum = 0, magnitudes = 0;
   for (int i = 0; i < 32; ++i) {
     const int q = i < count ? static_cast<int>(std::nearbyint(x[i] * inverse)) : 0;
     input.q(row)[cell * 32 + i / 4 * 4 + kPlaceInQuad[i % 4]] = static_cast<std::int8_t>(q);
     sum += q;
+    magnitudes += q < 0 ? -q : q;
   }
+  const bool uneven = !zero && magnitudes <= kUnevenSum;
+  int residual_sum = 0;
+  for (int i = 0; uneven && i < 32; ++i) {
+    const float y = i < count ? x[i] * inverse : 0.0f;
+    const float left = std::nearbyint((y - std::nearbyint(y)) * 256.0f);
+    const int q = left > 127.0f ? 127 : static_cast<int>(left);
+    input.residual(row)[cell * 32 + i / 4 * 4 + kPlaceInQuad[i % 4]] = static_cast<std::int8_t>(q);
+    residual_sum += q;
+  }
+  input.uneven(row)[cell] = uneven ? 1 : 0;
   input.scale(row)[cell] = scale;
   input.sum(row)[cell] = sum;
-  input.scaled_sum(row)[cell] = scale * static_cast<float>(sum);
+  if (uneven) input.residual_sum(row)[cell] = residual_sum;
+  input.scaled_sum(row)[cell] = scale * (static_cast<float>(sum) + static_cast<float>(residual_sum) * kResidualStep);
 }
 
 void PrepareRowCells(const float* x, int row, int cell_begin, int cell_end, Activations& input) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -75,6 +76,7 @@ TEST_F(Rows, PathsGiveTheSameBits) {
 
 // Otherwise activations would reach the matrices in other places or rounded otherwise than the weights expect.
 TEST_F(Rows, PreparedActivationsAreTheSame) {
+  int uneven = 0;
   for (KernelPath path : FastPaths()) {
     const RowKernels& fast = SelectRows(path);
     for (Arithmetic arithmetic : {Arithmetic::kInt8G32, Arithmetic::kBf16T, Arithmetic::kBf16P, Arithmetic::kExact}) {
@@ -86,6 +88,7 @@ TEST_F(Rows, PreparedActivationsAreTheSame) {
         const int stride = k + 5;
         std::vector<float> x = Random(kRows * stride);
         for (int i = 0; i < k && i < 20; ++i) x[static_cast<std::size_t>(i)] = i == 3 ? 1e-35f : 0.0f;
+        for (std::size_t i = 37; i < x.size(); i += 101) x[i] *= 40.0f;  // uneven cells
         Activations a(arithmetic, cells, kRows), b(arithmetic, cells, kRows), c(arithmetic, cells, kRows);
         for (int row = 0; row < kRows; ++row) {
           ref_.prepare(x.data() + row * stride, row, a);
@@ -111,10 +114,39 @@ TEST_F(Rows, PreparedActivationsAreTheSame) {
             EXPECT_EQ(a.sum(row)[cell], c.sum(row)[cell]);
             EXPECT_EQ(a.scaled_sum(row)[cell], b.scaled_sum(row)[cell]);
             EXPECT_EQ(a.scaled_sum(row)[cell], c.scaled_sum(row)[cell]);
+            EXPECT_EQ(a.uneven(row)[cell], b.uneven(row)[cell]);
+            EXPECT_EQ(a.uneven(row)[cell], c.uneven(row)[cell]);
+            if (a.uneven(row)[cell] == 0) continue;
+            ++uneven;
+            EXPECT_EQ(a.residual_sum(row)[cell], b.residual_sum(row)[cell]);
+            EXPECT_EQ(a.residual_sum(row)[cell], c.residual_sum(row)[cell]);
+            EXPECT_EQ(std::memcmp(a.residual(row) + 32 * cell, b.residual(row) + 32 * cell, 32), 0);
+            EXPECT_EQ(std::memcmp(a.residual(row) + 32 * cell, c.residual(row) + 32 * cell, 32), 0);
           }
         }
       }
     }
+  }
+  EXPECT_GT(uneven, 100);
+}
+
+// Otherwise one value that stands far out would leave nothing of the 31 beside it.
+TEST_F(Rows, UnevenCellsKeepTheirSmallValues) {
+  const Cells cells = MakeCells(64, 0);
+  std::vector<float> x = Random(64);
+  for (float& v : x) v = std::clamp(v, -2.0f, 2.0f);
+  x[5] = 300.0f;
+  Activations input(Arithmetic::kInt8G32, cells, 1);
+  ref_.prepare(x.data(), 0, input);
+  EXPECT_EQ(input.uneven(0)[0], 1);
+  EXPECT_EQ(input.uneven(0)[1], 0);
+  static constexpr int kPlaceInQuad[4] = {0, 2, 1, 3};
+  for (int i = 0; i < 64; ++i) {
+    const int place = i / 4 * 4 + kPlaceInQuad[i % 4], cell = i / 32;
+    float got = input.q(0)[place] * input.scale(0)[cell];
+    if (cell == 0) got += input.residual(0)[place] * input.scale(0)[cell] * kResidualStep;
+    // Half a step: of the scale, or of a 256th of it.
+    EXPECT_NEAR(got, x[static_cast<std::size_t>(i)], input.scale(0)[cell] * (cell == 0 ? 0.51f / 256.0f : 0.51f)) << i;
   }
 }
 
