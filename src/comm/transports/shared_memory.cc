@@ -11,9 +11,7 @@
 #include <cstring>
 #include <numeric>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "kernels/threads/pause.h"
 
 namespace skein::comm {
 namespace {
@@ -29,12 +27,6 @@ constexpr std::size_t kPreparedBytes = 16 << 10;  // half a first-level cache
 constexpr auto kFirstSleep = std::chrono::microseconds(200);
 // Longer than this nobody sleeps without looking whether a peer has given up.
 constexpr auto kLongestSleep = std::chrono::milliseconds(20);
-
-void Pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 // Asks for a line in a state in which it can be written. (The compiler's builtin only reads without -mprfchw.)
 void FetchToWrite(const std::byte* line) {
@@ -103,7 +95,7 @@ bool SharedMemoryTransport::WaitFor(int peer, const std::atomic<std::uint32_t>& 
       if (ready()) return true;
     }
     for (int i = 0; i < kLooksPerClock; ++i) {
-      Pause();
+      kernels::Pause();
       if (ready()) return true;
     }
   }
@@ -116,7 +108,7 @@ template <typename Ready>
   const Clock::time_point deadline = begin + options().timeout;
   while (options().spin && Clock::now() < begin + kSpin) {
     for (int i = 0; i < kLooksPerClock; ++i) {
-      Pause();
+      kernels::Pause();
       if (ready()) return true;
     }
   }

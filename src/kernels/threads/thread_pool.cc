@@ -14,6 +14,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "kernels/threads/pause.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -24,12 +25,6 @@ namespace {
 
 constexpr auto kSpinInRegion = std::chrono::microseconds(50);
 constexpr auto kSpinBetweenRegions = std::chrono::microseconds(200);
-
-void Pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 void FutexWait(std::atomic<std::uint32_t>& word, std::uint32_t while_value) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_PRIVATE, while_value, nullptr, nullptr, 0);

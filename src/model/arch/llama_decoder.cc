@@ -416,10 +416,9 @@ void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
            ColumnSink{.out = gate_up_.row(0), .stride = gate_up_.stride(), .bias = bias}, scratch);
   worker.Barrier();
   const auto share = worker.ShareOf(tokens());
-  for (int row = share.begin; row < share.end; ++row) {
-    rows_.swiglu(gate_up_.row(row), gate_up_.row(row) + config_.feed_forward, 0, 1, config_.feed_forward, wide_.row(row), 0);
-    wide_inputs_.Prepare(rows_, layer.down, wide_.row(row), row);
-  }
+  rows_.swiglu(gate_up_.row(share.begin), gate_up_.row(share.begin) + config_.feed_forward, gate_up_.stride(),
+               share.end - share.begin, config_.feed_forward, wide_.row(share.begin), wide_.stride());
+  for (int row = share.begin; row < share.end; ++row) wide_inputs_.Prepare(rows_, layer.down, wide_.row(row), row);
 }
 
 void LlamaDecoder::Head(Worker& worker) {
