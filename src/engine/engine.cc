@@ -12,7 +12,6 @@
 #include "scheduler/policies/registry.h"
 
 namespace skein::engine {
-namespace {
 
 scheduler::SequenceState StateOf(RequestSpec request) {
   return {.sequence = {},
@@ -32,8 +31,6 @@ scheduler::SequenceState StateOf(RequestSpec request) {
           .tenant = std::move(request.tenant),
           .cache_salt = std::move(request.cache_salt)};
 }
-
-}  // namespace
 
 bool Engine::StepOnce() {
   TakeArrivals();

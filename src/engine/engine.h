@@ -40,6 +40,9 @@ struct EngineOptions {
   std::int64_t paused_look_ns = 5'000'000;  // how often sinks without room are looked at when nothing else runs
 };
 
+// What the scheduler is told of a request.
+scheduler::SequenceState StateOf(RequestSpec request);
+
 class Engine final : public EngineClient {
  public:
   // Errors: kInvalidArgument for an unknown policy or limits that are not positive. `clock` outlives the engine.

@@ -4,7 +4,7 @@
 // another process: Submit, Cancel and Stats go in; Token and Finished events come out through the request's sink. Its
 // messages have a wire form (engine_wire.h).
 //
-// Thread rule: Submit, Cancel and Stats may be called by any thread. A TokenSink is called by the engine thread only;
+// Thread rule: Submit, Cancel, Stats and Health may be called by any thread. A TokenSink is called by the engine thread only;
 // it must not block.
 #pragma once
 
@@ -116,6 +116,9 @@ struct EngineStats {
   std::uint64_t places_unused = 0;       // in held blocks, for no token yet: internal fragmentation
   std::uint64_t prefix_queries = 0;      // tokens looked up in the prefix index
   std::uint64_t prefix_hits = 0;         // and found
+  // Of an engine in other processes (RemoteEngine); 0 here.
+  std::uint64_t restarts = 0;            // times that it was lost and came back
+  std::uint64_t replays = 0;             // requests that went on after it had
   friend bool operator==(const EngineStats&, const EngineStats&) = default;
 };
 
@@ -130,6 +133,8 @@ class EngineClient {
   // A sink has room again. A hint: without it the engine looks by itself, every few milliseconds.
   virtual void Wake() = 0;
   virtual EngineStats Stats() const = 0;
+  // kUnavailable while requests that are submitted only wait: the engine's processes are being started anew.
+  virtual Status Health() const { return OkStatus(); }
 };
 
 }  // namespace skein::engine

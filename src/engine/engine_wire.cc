@@ -26,6 +26,11 @@ void Fields(Wire& wire, T& value) {
   wire(value.request);
 }
 
+template <class Wire, Same<CreditMessage> T>
+void Fields(Wire& wire, T& value) {
+  wire(value.request, value.epoch, value.events);
+}
+
 template <class Wire, Same<StatsMessage> T>
 void Fields(Wire& /*wire*/, T& /*value*/) {}
 
@@ -33,7 +38,7 @@ template <class Wire, Same<EngineStats> T>
 void Fields(Wire& wire, T& value) {
   wire(value.steps, value.step_ns, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
        value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
-       value.prefix_queries, value.prefix_hits);
+       value.prefix_queries, value.prefix_hits, value.restarts, value.replays);
   for (auto& count : value.step_tokens) wire(count);
 }
 
@@ -57,11 +62,13 @@ void Fields(Wire& wire, T& value) {
 
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4E454B53;  // "SKEN"
-constexpr std::uint16_t kVersion = 3;
+constexpr std::uint32_t kEventWindow = 64;
+// Of requests whose single events may have megabytes: enough that the next one is computed while one travels.
+constexpr std::uint32_t kLargeEventWindow = 2;
+constexpr std::int32_t kSmallTop = 64;
 
 constexpr wire::FrameKind KindOf(std::size_t index) {
-  return {kMagic, kVersion, static_cast<std::uint16_t>(index + 1)};
+  return {kEngineMagic, kEngineVersion, static_cast<std::uint16_t>(index + 1)};
 }
 
 // Decodes as the message whose place is `index`, looking from `I` on.
@@ -77,6 +84,11 @@ Result<Message> DecodeAs(std::size_t index, std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+std::uint32_t EventWindowOf(const RequestSpec& request) {
+  const bool large = request.prompt_output == PromptOutput::kLogits || request.top_logprobs > kSmallTop;
+  return large ? kLargeEventWindow : kEventWindow;
+}
 
 std::vector<std::byte> EncodeMessage(const Message& message) {
   return std::visit([&](const auto& value) { return wire::Encode(KindOf(message.index()), value); }, message);

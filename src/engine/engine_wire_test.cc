@@ -30,11 +30,12 @@ std::vector<Message> Examples() {
           StatsMessage{},
           EngineStats{.steps = 1, .step_ns = 21, .prompt_tokens = 2, .generated_tokens = 3, .step_tokens = {5, 0, 7}, .preemptions = 4, .refusals = 13, .running = 5, .waiting = 6,
                       .paused = 1, .blocks_total = 7, .blocks_held = 8, .blocks_cached = 9, .block_tokens = 16,
-                      .places_unused = 10, .prefix_queries = 11, .prefix_hits = 12},
+                      .places_unused = 10, .prefix_queries = 11, .prefix_hits = 12, .restarts = 14, .replays = 15},
           PromptEvent{.request = {4}, .epoch = 2, .first_position = 16, .scores = {{3, -0.25f, {{3, -0.25f}}}}, .logits = {1.5f}, .hidden = {-0.5f, 2.0f}},
           TokenEvent{.request = {4}, .epoch = 2, .index = 9, .token = {3, -0.25f, {{3, -0.25f}, {1, -2.0f}}}},
           FinishedEvent{.request = {4}, .epoch = 2, .reason = FinishReason::kError, .error = "no", .refused = true, .prompt_tokens = 2,
-                        .cached_tokens = 1, .generated_tokens = 3, .queued_ns = 4, .first_token_ns = 5, .total_ns = 6}};
+                        .cached_tokens = 1, .generated_tokens = 3, .queued_ns = 4, .first_token_ns = 5, .total_ns = 6},
+          CreditMessage{.request = {4}, .epoch = 2, .events = 16}};
 }
 
 // A router in another process would see another answer than the engine gave.

@@ -93,7 +93,9 @@ class Scheduler {
   // The longest sequence that can be served: prompt and answer together.
   std::int32_t capacity() const { return capacity_; }
   // What Add would say. Const and without state, so that any thread may ask.
-  Status Check(const SequenceState& state) const;
+  Status Check(const SequenceState& state) const { return CheckFor(state, limits_.vocabulary, capacity_); }
+  // What a scheduler of that vocabulary and capacity would say.
+  static Status CheckFor(const SequenceState& state, std::int32_t vocabulary, std::int32_t capacity);
   // Errors: kInvalidArgument, kLimit (with both numbers), kUnavailable when the policy refuses what would miss its deadline
   // or make another one miss its own. Requires: the id is new.
   Status Add(SequenceState state, std::int64_t now_ns);

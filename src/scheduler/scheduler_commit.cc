@@ -84,11 +84,11 @@ Scheduler::Scheduler(SchedulerLimits limits, const Policy& policy)
 
 Scheduler::~Scheduler() = default;
 
-Status Scheduler::Check(const SequenceState& state) const {
+Status Scheduler::CheckFor(const SequenceState& state, std::int32_t vocabulary, std::int32_t capacity) {
   if (state.tokens.empty()) return InvalidArgument("the prompt is empty; it needs at least one token", "prompt");
   const auto size = static_cast<std::int64_t>(state.tokens.size());
-  if (size > capacity_) {
-    return LimitExceeded(fmt::format("prompt has {} tokens, limit is {}; raise --context", size, capacity_), "prompt");
+  if (size > capacity) {
+    return LimitExceeded(fmt::format("prompt has {} tokens, limit is {}; raise --context", size, capacity), "prompt");
   }
   if (state.prompt_tokens < 1 || state.prompt_tokens > size) {
     return InvalidArgument(fmt::format("prompt_tokens is {}, expected 1 to {}", state.prompt_tokens, size),
@@ -100,19 +100,19 @@ Status Scheduler::Check(const SequenceState& state) const {
   if (state.prompt_output == PromptOutput::kPooled && state.max_tokens > 0) {
     return InvalidArgument("an embedding goes with max_tokens 0: it is of the prompt alone", "max_tokens");
   }
-  if (state.generated() < state.max_tokens && size >= capacity_) {
+  if (state.generated() < state.max_tokens && size >= capacity) {
     return LimitExceeded(
         fmt::format("prompt has {} tokens and leaves no room for an answer, limit is {}; raise --context", size,
-                    capacity_),
+                    capacity),
         "prompt");
   }
-  if (state.top_logprobs < 0 || state.top_logprobs > limits_.vocabulary) {
+  if (state.top_logprobs < 0 || state.top_logprobs > vocabulary) {
     return InvalidArgument(
-        fmt::format("top_logprobs is {}, expected 0 to {}", state.top_logprobs, limits_.vocabulary), "top_logprobs");
+        fmt::format("top_logprobs is {}, expected 0 to {}", state.top_logprobs, vocabulary), "top_logprobs");
   }
-  SKEIN_RETURN_IF_ERROR(CheckIds(state.tokens, limits_.vocabulary, "prompt"));
-  SKEIN_RETURN_IF_ERROR(CheckIds(state.stop_tokens, limits_.vocabulary, "stop_tokens"));
-  return CheckSampling(state.sampling, limits_.vocabulary);
+  SKEIN_RETURN_IF_ERROR(CheckIds(state.tokens, vocabulary, "prompt"));
+  SKEIN_RETURN_IF_ERROR(CheckIds(state.stop_tokens, vocabulary, "stop_tokens"));
+  return CheckSampling(state.sampling, vocabulary);
 }
 
 Status Scheduler::Add(SequenceState state, std::int64_t now_ns) {

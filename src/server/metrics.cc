@@ -209,6 +209,10 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
   page.OwnCounter("skein_engine_steps_total", static_cast<double>(engine.steps), "Steps of the engine.");
   page.OwnCounter("skein_engine_step_seconds_total", static_cast<double>(engine.step_ns) * 1e-9,
                   "Time that steps of the engine took to compute.");
+  page.OwnCounter("skein_engine_restarts_total", static_cast<double>(engine.restarts),
+                  "Times that the engine's processes were lost and started anew.");
+  page.OwnCounter("skein_requests_replayed_total", static_cast<double>(engine.replays),
+                  "Sequences that went on after the engine's processes had been started anew.");
   page.OwnGauge("skein_kv_blocks", engine.blocks_total, "Blocks of the KV cache.");
   page.OwnGauge("skein_kv_blocks_held", engine.blocks_held, "Blocks that running sequences hold.");
   page.OwnGauge("skein_kv_blocks_cached", engine.blocks_cached, "Blocks that only the prefix index holds.");

@@ -12,7 +12,7 @@ Readiness::~Readiness() {
 }
 
 void Readiness::Ask(std::function<void(bool)> told) {
-  if (serving_.draining) return told(false);
+  if (serving_.draining || !serving_.engine.Health().ok()) return told(false);
   const std::int64_t now_ns = serving_.clock.NowNs();
   if (const std::uint64_t steps = serving_.engine.Stats().steps; steps != last_steps_) {
     last_steps_ = steps;
@@ -50,7 +50,7 @@ void Readiness::Tell(bool ready) {
   canary_ = nullptr;
   last_steps_ = serving_.engine.Stats().steps;
   if (ready) last_good_ns_ = serving_.clock.NowNs();
-  for (const std::function<void(bool)>& told : std::exchange(asked_, {})) told(ready && !serving_.draining);
+  for (const std::function<void(bool)>& told : std::exchange(asked_, {})) told(ready && !serving_.draining && serving_.engine.Health().ok());
 }
 
 }  // namespace skein::server
