@@ -12,8 +12,10 @@
 
 namespace skein::scheduler {
 const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
-  SKEIN_CHECK(!in_flight_);
-  Recycle();
+  SKEIN_CHECK(in_flight_ < flights_.size());
+  Flight& flight = flights_[(first_flight_ + in_flight_) % flights_.size()];
+  Begin(flight);
+  if (in_flight_ > 0 && flights_[first_flight_].is_void) return *plan_;  // what ranks hold is known when all are back
   ExpireDeadlines(now_ns);
   tokens_left_ = limits_.step_tokens;
   outputs_left_ = limits_.step_outputs;
@@ -27,31 +29,46 @@ const StepPlan& Scheduler::PlanStep(std::int64_t now_ns) {
   PlanPrompts();
   std::erase_if(running_, [](const Sequence* sequence) { return !sequence->running; });  // those that gave way
   std::erase_if(waiting_, [](const Sequence* sequence) { return sequence->running; });
-  if (plan_.rows.empty()) return plan_;  // releases can wait for a plan that has rows
-  plan_.releases.swap(releases_);
+  if (plan_->rows.empty()) return *plan_;  // releases can wait for a plan that has rows
+  plan_->releases.swap(releases_);
   for (Sequence* sequence : running_) {
     // A block that was exchanged for the index's (IndexComputed) may be another sequence's by now: ranks hear of it also
     // when the sequence has no row.
-    if (!sequence->planned && sequence->started && sequence->blocks_sent < sequence->table.count()) AddChange(*sequence);
+    if (sequence->planned_in != making_ && sequence->started && sequence->blocks_sent < sequence->table.count()) {
+      AddChange(*sequence);
+    }
   }
-  ++plan_.step.value;
-  in_flight_ = true;
-  return plan_;
+  plan_->step = making_;
+  ++making_.value;
+  ++in_flight_;
+  return *plan_;
 }
 
-// Empties the last plan but keeps the storage of its rows.
-void Scheduler::Recycle() {
-  for (const PlanRow& row : plan_.rows) {
-    if (const auto found = sequences_.find(row.sequence); found != sequences_.end()) found->second->planned = false;
-  }
-  for (PlanRow& row : plan_.rows) spare_rows_.push_back(std::move(row));
-  for (BlockTableChange& change : plan_.changes) spare_changes_.push_back(std::move(change));
-  plan_.rows.clear();
-  plan_.changes.clear();
-  plan_.starts.clear();
-  plan_.releases.clear();
-  plan_.copies.clear();
-  plan_.masks.clear();
+// Empties the plan of an earlier step, but keeps the storage of its rows, and begins the next one in it.
+void Scheduler::Begin(Flight& flight) {
+  flight.is_void = false;
+  plan_ = &flight.plan;
+  for (PlanRow& row : plan_->rows) spare_rows_.push_back(std::move(row));
+  for (BlockTableChange& change : plan_->changes) spare_changes_.push_back(std::move(change));
+  plan_->rows.clear();
+  plan_->changes.clear();
+  plan_->starts.clear();
+  plan_->releases.clear();
+  plan_->copies.clear();
+  plan_->masks.clear();
+  room_comes_ = false;
+  for (Sequence* sequence : running_) sequence->held_back = false;
+}
+
+// Whether a sequence may have a row in the plan in the making, which has none of it yet.
+bool Scheduler::MayHaveRow(const Sequence& sequence) const {
+  return sequence.running && !sequence.paused && sequence.planned_in != making_ && !sequence.awaits &&
+         !sequence.held_back && sequence.ends == FinishReason::kNone;
+}
+
+// The same for a chunk of its prompt, or of its replay.
+bool Scheduler::MayHaveChunk(const Sequence& sequence) const {
+  return MayHaveRow(sequence) && sequence.taken < sequence.size() && !sequence.answers_at(sequence.taken);
 }
 
 void Scheduler::Sort(std::vector<Sequence*>& sequences, std::size_t begin) const {
@@ -70,28 +87,28 @@ void Scheduler::FollowService(std::size_t waiting_begin) {
   Sort(waiting_, waiting_begin);
 }
 
-// One token for each running answer.
+// One token for each running answer, or for this plan's share of them.
 void Scheduler::PlanAnswers() {
+  const auto share = static_cast<std::size_t>(ShareOfAnswers());
   for (Sequence* sequence : running_) {
-    if (!sequence->running || sequence->paused || !sequence->answers()) continue;
+    if (plan_->rows.size() == share) return;
+    if (!MayHaveRow(*sequence) || !sequence->answers_at(sequence->taken)) continue;
     const Chunk chunk = NextChunk(*sequence);
     if (chunk.count == 0) continue;
-    if (MakeRoom(*sequence, BlocksFor(sequence->computed + chunk.count))) AddRow(*sequence, chunk);
+    if (MakeRoom(*sequence, BlocksFor(sequence->taken + chunk.count))) AddRow(*sequence, chunk);
   }
 }
 
-// Leaves as many tokens for prompts as keep the step short enough for the answers in it.
+// Leaves as many tokens for prompts as keep the step short enough for the answers in it, or beside it in other plans.
 void Scheduler::CutPrompts() {
-  if (limits_.step_target_ns == 0 || plan_.rows.empty()) return;
-  // The first prompt that goes on says how deep in its context a chunk is; others are as dear or cheaper.
-  std::int64_t position = 0;
-  for (const Sequence* sequence : running_) {
-    if (!sequence->running || sequence->paused || sequence->planned) continue;
-    position = sequence->computed;
-    break;
+  const StepShape answers = plan_->rows.empty() ? AnswersBeside() : ShapeOf(*plan_);
+  if (limits_.step_target_ns != 0 && answers.rows > 0) {
+    // The first prompt that goes on says how deep in its context a chunk is; others are as dear or cheaper.
+    const auto first = std::ranges::find_if(running_, [this](const Sequence* each) { return MayHaveChunk(*each); });
+    const std::int64_t position = first == running_.end() ? 0 : (*first)->taken;
+    tokens_left_ = static_cast<std::int32_t>(PromptBudget(cost_, answers, position, tokens_left_, limits_.step_target_ns));
   }
-  tokens_left_ = static_cast<std::int32_t>(
-      PromptBudget(cost_, ShapeOf(plan_), position, tokens_left_, limits_.step_target_ns));
+  tokens_left_ = std::min(tokens_left_, ShareOfPrompts());
 }
 
 // Chunks of prompts and replays, those that run and those that wait as one list in the policy's order.
@@ -103,7 +120,7 @@ void Scheduler::PlanPrompts() {
     Sequence* running = nullptr;
     for (; next_running < running_end && running == nullptr; ++next_running) {
       Sequence* each = running_[next_running];
-      if (each->running && !each->paused && !each->planned) running = each;
+      if (MayHaveChunk(*each)) running = each;
     }
     while (admits && next_waiting < waiting_.size()) {
       Sequence* waiting = waiting_[next_waiting];
@@ -117,36 +134,47 @@ void Scheduler::PlanPrompts() {
     }
     if (running == nullptr) return;
     const Chunk chunk = NextChunk(*running);
-    if (chunk.count > 0 && MakeRoom(*running, BlocksFor(running->computed + chunk.count))) AddRow(*running, chunk);
+    if (chunk.count > 0 && MakeRoom(*running, BlocksFor(running->taken + chunk.count))) AddRow(*running, chunk);
   }
 }
 
 // Grows the table of a running sequence to `blocks`, taking blocks from those that are served last. False when the
-// sequence itself had to give way.
+// sequence itself had to give way, or has to wait until those in flight can.
 bool Scheduler::MakeRoom(Sequence& sequence, std::uint32_t blocks) {
   while (!sequence.table.TryGrow(blocks)) {
+    if (room_comes_) return false;
     Sequence* victim = LastInOrder(/*paused=*/true);
     if (victim == nullptr) victim = LastInOrder(/*paused=*/false);
     SKEIN_CHECK(victim != nullptr);
-    Preempt(*victim);
-    if (victim == &sequence) return false;
+    if (!GiveWay(*victim) || victim == &sequence) return false;
   }
   return true;
 }
 
-// Of the running sequences without a row in this plan, the one that is served last.
+// Of the running sequences without a row in this plan that have not been asked to give way, the one that is served last.
 Scheduler::Sequence* Scheduler::LastInOrder(bool paused) const {
   Sequence* last = nullptr;
   for (Sequence* sequence : running_) {
-    if (!sequence->running || sequence->planned || sequence->paused != paused) continue;
+    if (!sequence->running || sequence->planned_in == making_ || sequence->held_back || sequence->paused != paused) continue;
     if (last == nullptr || policy_.IsBefore(last->candidate, sequence->candidate)) last = sequence;
   }
   return last;
 }
 
+// Preempts a running sequence. False when it has rows in flight: it gets no more then, and is asked again later.
+bool Scheduler::GiveWay(Sequence& sequence) {
+  if (sequence.rows_in_flight > 0) {
+    sequence.held_back = true;
+    room_comes_ = true;
+    return false;
+  }
+  Preempt(sequence);
+  return true;
+}
+
 // Makes a running sequence a waiting one. It stays in running_ until the plan is made.
 void Scheduler::Preempt(Sequence& sequence) {
-  SKEIN_CHECK(!sequence.planned);
+  SKEIN_CHECK(sequence.rows_in_flight == 0);
   sequence.running = false;
   Forget(sequence);
   waiting_.push_back(&sequence);
@@ -158,6 +186,9 @@ void Scheduler::Forget(Sequence& sequence) {
   sequence.table.Clear();
   sequence.blocks_sent = 0;
   sequence.computed = 0;
+  sequence.taken = 0;
+  sequence.held_back = false;
+  sequence.was_started = sequence.was_started || sequence.started;
   sequence.indexed = 0;
   if (sequence.started) releases_.push_back(sequence.state.sequence);
   sequence.started = false;

@@ -17,12 +17,17 @@
 // far as the index lost them; its answer does not change. Blocks for all tokens known are taken at admission, so only
 // running answers ever need more.
 //
-// Owned and called by the engine thread only (or by a simulation). Pure: no clock, threads, files or randomness. One
-// plan at a time: PlanStep and Commit alternate. A step of running answers allocates nothing once storage has grown.
+// Several plans may be in flight, for a model that is cut into stages: each holds other sequences, or the next chunk of a
+// prompt, and about an equal part of the waiting work (scheduler_share.cc). Ranks keep the plans' order, so a chunk finds
+// the keys of the one before it. Whoever waits for a result that says what comes next has no row until Commit has it.
+//
+// Owned and called by the engine thread only (or by a simulation). Pure: no clock, threads, files or randomness. A step
+// of running answers allocates nothing once storage has grown.
 //
 // Invariants: (1) a sequence is waiting (no blocks, ranks do not know it) or running; (2) a plan has at most one row of
 // a sequence; (3) `running` never exceeds limits.sequences, so every running sequence finds a place in every step;
-// (4) a block with an entry in the index is never written again.
+// (4) a block with an entry in the index is never written again; (5) a sequence with rows in flight keeps its blocks:
+// it ends, or gives way, once they are back; (6) the index knows what was committed, and nothing that is in flight.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +56,7 @@ struct SchedulerLimits {
   std::int32_t step_tokens = 0;    // in one step
   std::int32_t step_outputs = 0;   // positions of one step whose logits are wanted
   std::int32_t sequences = 0;      // running at once; cut to step_tokens and step_outputs
+  std::int32_t plans_in_flight = 1;  // that may wait for their Commit
   std::int64_t step_target_ns = 0;  // while answers run, prompts are cut to steps of about this; 0: never
   StepCost cost = {};              // what to predict by until steps were measured
   bool prefix_cache = true;
@@ -99,21 +105,24 @@ class Scheduler {
   // Errors: kInvalidArgument, kLimit (with both numbers), kUnavailable when the policy refuses what would miss its deadline
   // or make another one miss its own. Requires: the id is new.
   Status Add(SequenceState state, std::int64_t now_ns);
-  // Ends it with kCancelled; nothing when it is unknown. During a step: once the step is committed.
+  // Ends it with kCancelled; nothing when it is unknown. With rows in flight: once their plans are committed.
   void Cancel(SequenceId sequence);
   // A paused sequence gets no rows and is the first to give way.
   void SetPaused(SequenceId sequence, bool paused);
 
-  // The next step. Without rows there is nothing to do, and Commit must not be called. Valid until the next PlanStep.
+  // The next step. Without rows there is nothing to do (until a plan in flight is committed), and Commit must not be
+  // called. Valid until Commit and the next PlanStep. Requires: fewer than limits.plans_in_flight wait for their Commit.
   const StepPlan& PlanStep(std::int64_t now_ns);
-  // Takes in the result of the last plan. A result with an error, or one that does not fit the plan, ends every sequence
-  // that has a row in the plan with kError, and nobody else. What is taken from the result is moved out of it; its storage
-  // stays with the caller.
+  // Takes in the result of the oldest plan in flight. A result with an error, or one that does not fit the plan, ends
+  // every sequence that has a row in the plan with kError, and nobody else. Plans in flight behind it were made as if it
+  // had not failed: their results are dropped, their sequences computed anew, and PlanStep gives nothing until all of
+  // them are back. What is taken from the result is moved out of it; its storage stays with the caller.
   void Commit(const StepPlan& plan, StepResult&& result);
 
   // In order of what happened; the caller clears it.
   std::vector<SchedulerEvent>& events() { return events_; }
 
+  std::size_t in_flight_count() const { return in_flight_; }
   std::size_t running_count() const { return running_.size(); }
   std::size_t waiting_count() const { return waiting_.size(); }
   std::size_t paused_count() const { return paused_count_; }
@@ -137,11 +146,18 @@ class Scheduler {
     std::size_t operator()(SequenceId id) const { return std::hash<std::uint64_t>()(id.value); }
   };
 
+  struct Flight {
+    StepPlan plan;
+    bool is_void = false;  // a plan before it failed
+  };
+
   enum class Admission : std::uint8_t { kDone, kLater, kFull };
 
   void Sort(std::vector<Sequence*>& sequences, std::size_t begin = 0) const;
   void FollowService(std::size_t waiting_begin);
-  void Recycle();
+  void Begin(Flight& flight);
+  bool MayHaveRow(const Sequence& sequence) const;
+  bool MayHaveChunk(const Sequence& sequence) const;
   void ExpireDeadlines(std::int64_t now_ns);
 
   // scheduler.cc
@@ -149,9 +165,15 @@ class Scheduler {
   void CutPrompts();
   void PlanPrompts();
   bool MakeRoom(Sequence& sequence, std::uint32_t blocks);
+  bool GiveWay(Sequence& sequence);
   void Preempt(Sequence& sequence);
   void Forget(Sequence& sequence);
   Sequence* LastInOrder(bool paused) const;
+
+  // scheduler_share.cc
+  std::int32_t ShareOfAnswers() const;
+  std::int32_t ShareOfPrompts() const;
+  StepShape AnswersBeside() const;
 
   // scheduler_admit.cc
   void MakeWay();
@@ -177,8 +199,11 @@ class Scheduler {
 
   std::uint32_t BlocksFor(std::int64_t tokens) const;
   std::string WhyUnfit(const StepPlan& plan, const StepResult& result) const;
+  Sequence& TakeBack(const PlanRow& row);
+  void GiveUp(const StepPlan& plan, const std::string& error);
   void CommitRow(Sequence& sequence, const PlanRow& row, RowResult* result);
   void CommitToken(Sequence& sequence, ScoredToken token);
+  void End(Sequence& sequence, FinishReason reason, std::string error = "");
   void Finish(Sequence& sequence, FinishReason reason, std::string error = "");
 
   const SchedulerLimits limits_;
@@ -198,14 +223,19 @@ class Scheduler {
   std::size_t paused_count_ = 0;
   bool has_deadlines_ = false;
 
-  // The plan in the making or in flight.
-  StepPlan plan_;
+  // A ring: `in_flight_` plans from `first_flight_` on wait for their Commit, the one in the making is behind them.
+  std::vector<Flight> flights_;
+  std::size_t first_flight_ = 0, in_flight_ = 0;
+
+  // Of the plan in the making.
+  StepPlan* plan_ = nullptr;
+  StepId making_ = {1};      // its number, if it gets rows
+  bool room_comes_ = false;  // somebody in flight gives way once its rows are back
   std::vector<PlanRow> spare_rows_;              // storage of earlier plans
   std::vector<BlockTableChange> spare_changes_;
   std::vector<BlockId> found_;                   // of the sequence that is being admitted
   std::int32_t tokens_left_ = 0;
   std::int32_t outputs_left_ = 0;
-  bool in_flight_ = false;
 };
 
 }  // namespace skein::scheduler

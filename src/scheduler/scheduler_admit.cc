@@ -32,7 +32,8 @@ std::uint32_t Scheduler::GoingOn() const {
 std::uint32_t Scheduler::Reserve() const { return (GoingOn() + 7) / 8; }
 
 // When the first one waiting finds no room and outranks some of those that run, they give way, before the plan has rows
-// for them. All or nothing: nobody gives way when that would not make enough room.
+// for them. All or nothing: nobody gives way when that would not make enough room. Those in flight do so later, and the
+// first one waits for them.
 void Scheduler::MakeWay() {
   Sequence* first = nullptr;
   for (Sequence* sequence : waiting_) {
@@ -46,9 +47,11 @@ void Scheduler::MakeWay() {
   if (WaitsForPrefix(*first)) return;
   const auto found = static_cast<std::uint32_t>(found_.size());
   const std::uint32_t own = BlocksFor(first->size()) - found;
+  std::uint32_t coming = 0;   // blocks of those that are in flight: they give way once they are back
+  std::size_t leaving = 0;    // and their places
   const auto fits = [&] {
-    return RunningCount() < static_cast<std::size_t>(limits_.sequences) &&
-           pool_.available_count() - CachedFound() >= own + Reserve();
+    return RunningCount() - leaving < static_cast<std::size_t>(limits_.sequences) &&
+           pool_.available_count() - CachedFound() + coming >= own + Reserve();
   };
   std::uint32_t gain = 0;
   for (const Sequence* sequence : running_) {
@@ -61,7 +64,11 @@ void Scheduler::MakeWay() {
       victim = LastInOrder(/*paused=*/false);
       if (victim == nullptr || !policy_.Outranks(first->candidate, victim->candidate)) return;
     }
-    Preempt(*victim);
+    if (victim->rows_in_flight > 0) {
+      coming += victim->table.SoleCount();
+      ++leaving;
+    }
+    GiveWay(*victim);
   }
 }
 
@@ -74,9 +81,9 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence) {
     ++counts_.prefix_waits;
     return Admission::kLater;
   }
-  sequence.computed = static_cast<std::int32_t>(found_.size()) * limits_.block_tokens;
+  sequence.taken = static_cast<std::int32_t>(found_.size()) * limits_.block_tokens;
   const Chunk chunk = NextChunk(sequence);
-  sequence.computed = 0;
+  sequence.taken = 0;
   if (chunk.count == 0) return Admission::kFull;
   const std::uint32_t blocks = BlocksFor(sequence.size());
   const std::uint32_t own = blocks - static_cast<std::uint32_t>(found_.size());
@@ -88,7 +95,7 @@ Scheduler::Admission Scheduler::TryAdmit(Sequence& sequence) {
       if (GoingOn() == 0 && available >= own) break;
       return Admission::kFull;
     }
-    Preempt(*paused);
+    if (!GiveWay(*paused)) return Admission::kFull;
   }
   Admit(sequence, blocks);
   AddRow(sequence, chunk);
@@ -108,6 +115,7 @@ void Scheduler::Admit(Sequence& sequence, std::uint32_t blocks) {
   SKEIN_CHECK(grown);
   sequence.indexed = static_cast<std::uint32_t>(found_.size());
   sequence.computed = static_cast<std::int32_t>(found_.size()) * limits_.block_tokens;
+  sequence.taken = sequence.computed;
   sequence.running = true;
   // It may still be there when it gave way in this very plan.
   if (std::ranges::find(running_, &sequence) == running_.end()) running_.push_back(&sequence);
@@ -162,13 +170,14 @@ bool Scheduler::WaitsForPrefix(Sequence& sequence) const {
   const std::size_t last = found_.size() + BlocksFor(kPrefixWaitTokens) - 1;
   if ((last + 1) * static_cast<std::size_t>(limits_.block_tokens) >= sequence.state.tokens.size()) return false;
   return std::ranges::any_of(running_, [&](const Sequence* other) {
-    return other->running && !other->paused && other->indexed <= last && last < other->hashes.size() &&
+    return other->running && !other->paused && other->ends == FinishReason::kNone && other->indexed <= last && last < other->hashes.size() &&
            other->hashes[last] == sequence.hashes[last];
   });
 }
 
 // Enters the blocks that have become full. Where another sequence was first with the same tokens, this one holds that
-// block from now on instead of its own: the bits are the same, memory is saved, and its further blocks stay reachable.
+// block from now on instead of its own: the bits are the same, memory is saved, and its further blocks stay reachable. Plans
+// in flight may read its own one, so the exchange waits until none has a row of it.
 void Scheduler::IndexComputed(Sequence& sequence) {
   if (index_ == nullptr) return;
   ExtendHashes(sequence);
@@ -182,6 +191,7 @@ void Scheduler::IndexComputed(Sequence& sequence) {
                             .hash = sequence.hashes[i]};
     const auto own = tokens.subspan(std::size_t{i} * block_tokens, block_tokens);
     if (const auto there = index_->Find(place, own)) {
+      if (sequence.rows_in_flight > 0) return;
       sequence.table.Replace(i, *there);
       sequence.blocks_sent = std::min(sequence.blocks_sent, i);
     } else {

@@ -21,6 +21,7 @@ SchedulerLimits Checked(SchedulerLimits limits) {
   SKEIN_CHECK(limits.step_tokens > 0);
   SKEIN_CHECK(limits.step_outputs > 0);
   SKEIN_CHECK(limits.sequences > 0);
+  SKEIN_CHECK(limits.plans_in_flight > 0);
   limits.sequences = std::min({limits.sequences, limits.step_tokens, limits.step_outputs});
   return limits;
 }
@@ -78,8 +79,10 @@ Scheduler::Scheduler(SchedulerLimits limits, const Policy& policy)
                                                                  limits.prefix_fingerprint)
                                  : nullptr),
       pool_(limits.blocks, index_.get()),
-      cost_(limits.cost) {
+      cost_(limits.cost),
+      flights_(static_cast<std::size_t>(limits.plans_in_flight)) {
   running_.reserve(static_cast<std::size_t>(limits_.sequences));
+  for (Flight& flight : flights_) flight.plan.rows.reserve(static_cast<std::size_t>(limits_.sequences));
 }
 
 Scheduler::~Scheduler() = default;
@@ -182,11 +185,16 @@ void Scheduler::CheckBlocks() const {
 void Scheduler::Cancel(SequenceId id) {
   const auto found = sequences_.find(id);
   if (found == sequences_.end()) return;
-  Sequence& sequence = *found->second;
-  if (in_flight_ && sequence.planned) {
-    sequence.cancelled = true;
-  } else {
-    Finish(sequence, FinishReason::kCancelled);
+  End(*found->second, FinishReason::kCancelled);
+}
+
+// Finishes it now, or once its rows in flight are back: ranks are still reading its blocks.
+void Scheduler::End(Sequence& sequence, FinishReason reason, std::string error) {
+  if (sequence.rows_in_flight == 0) {
+    Finish(sequence, reason, std::move(error));
+  } else if (sequence.ends == FinishReason::kNone) {
+    sequence.ends = reason;
+    sequence.end_error = std::move(error);
   }
 }
 
@@ -207,35 +215,71 @@ void Scheduler::ExpireDeadlines(std::int64_t now_ns) {
   // In order of arrival, since the map has none of its own.
   std::sort(expired.begin(), expired.end(),
             [](const Sequence* a, const Sequence* b) { return a->candidate.arrival < b->candidate.arrival; });
-  for (Sequence* sequence : expired) Finish(*sequence, FinishReason::kError, "the request's deadline has passed");
+  for (Sequence* sequence : expired) End(*sequence, FinishReason::kError, "the request's deadline has passed");
 }
 
 void Scheduler::Commit(const StepPlan& plan, StepResult&& result) {
-  SKEIN_CHECK(in_flight_);
-  SKEIN_CHECK(plan.step == plan_.step);
-  in_flight_ = false;
+  SKEIN_CHECK(in_flight_ > 0);
+  const Flight& flight = flights_[first_flight_];
+  SKEIN_CHECK(plan.step == flight.plan.step);
+  first_flight_ = (first_flight_ + 1) % flights_.size();
+  --in_flight_;
   std::string error = std::move(result.error);
-  if (error.empty()) error = WhyUnfit(plan_, result);
-  if (!error.empty()) {
-    // Whether ranks applied the plan's releases is unknown: they are sent again.
-    releases_.insert(releases_.end(), plan_.releases.begin(), plan_.releases.end());
-  } else if (result.compute_ns > 0) {
-    cost_.Learn(ShapeOf(plan_), static_cast<double>(result.compute_ns));
+  if (flight.is_void) {
+    GiveUp(flight.plan, "");
+    return;
   }
+  if (error.empty()) error = WhyUnfit(flight.plan, result);
+  if (!error.empty()) {
+    for (std::size_t i = 0; i < in_flight_; ++i) flights_[(first_flight_ + i) % flights_.size()].is_void = true;
+    GiveUp(flight.plan, error);
+    return;
+  }
+  if (result.compute_ns > 0) cost_.Learn(ShapeOf(flight.plan), static_cast<double>(result.compute_ns));
   std::size_t next_result = 0;
-  for (const PlanRow& row : plan_.rows) {
-    Sequence& sequence = *sequences_.at(row.sequence);
-    sequence.planned = false;
-    if (!error.empty()) {
-      Finish(sequence, FinishReason::kError, error);
-      continue;
-    }
+  for (const PlanRow& row : flight.plan.rows) {
+    Sequence& sequence = TakeBack(row);
     RowResult* row_result = row.output == Output::kNone ? nullptr : &result.rows[next_result++];
-    if (sequence.cancelled) {
-      Finish(sequence, FinishReason::kCancelled);
-    } else {
+    if (sequence.ends == FinishReason::kNone) {
       CommitRow(sequence, row, row_result);
+    } else if (sequence.rows_in_flight == 0) {
+      Finish(sequence, sequence.ends, std::move(sequence.end_error));
     }
+  }
+}
+
+// The sequence of a row whose plan has come back.
+Scheduler::Sequence& Scheduler::TakeBack(const PlanRow& row) {
+  Sequence& sequence = *sequences_.at(row.sequence);
+  --sequence.rows_in_flight;
+  if (row.output != Output::kNone) sequence.awaits = false;
+  return sequence;
+}
+
+// Nothing of the plan counts: it failed with `error`, which ends its sequences, or (empty) one before it did. What ranks hold
+// of its sequences then is unknown, so they give way and are computed anew, which changes no answer.
+void Scheduler::GiveUp(const StepPlan& plan, const std::string& error) {
+  for (const PlanRow& row : plan.rows) {
+    Sequence& sequence = TakeBack(row);
+    if (!error.empty()) {
+      End(sequence, FinishReason::kError, error);
+    } else if (sequence.rows_in_flight > 0) {
+      continue;
+    } else if (sequence.ends != FinishReason::kNone) {
+      Finish(sequence, sequence.ends, std::move(sequence.end_error));
+    } else {
+      Preempt(sequence);
+      std::erase(running_, &sequence);
+    }
+  }
+  // Whether ranks applied releases and changes is unknown: they are sent again.
+  for (const SequenceId id : plan.releases) {
+    const auto found = sequences_.find(id);
+    if (found == sequences_.end() || !found->second->started) releases_.push_back(id);
+  }
+  for (const BlockTableChange& change : plan.changes) {
+    const auto found = sequences_.find(change.sequence);
+    if (found != sequences_.end()) found->second->blocks_sent = std::min(found->second->blocks_sent, change.keep);
   }
 }
 
@@ -283,7 +327,10 @@ void Scheduler::CommitRow(Sequence& sequence, const PlanRow& row, RowResult* res
     event.logits = std::move(result->logits);
     sequence.reported = sequence.computed;
     // The last position's logits are reported and still to be sampled from: it is computed once more.
-    if (!sequence.reports() && sequence.computed == sequence.size() && sequence.generates()) --sequence.computed;
+    if (!sequence.reports() && sequence.computed == sequence.size() && sequence.generates()) {
+      --sequence.computed;
+      --sequence.taken;
+    }
   }
   if (row.output == Output::kPooled) {
     SchedulerEvent& event = events_.emplace_back();

@@ -33,7 +33,7 @@ Status Scheduler::CheckDeadline(Sequence& newcomer, std::int64_t now_ns) {
   const auto add = [&](const Sequence& sequence, std::int64_t position) {
     const std::int64_t left = std::min<std::int64_t>(std::max(0, sequence.state.max_tokens - sequence.state.generated()),
                                                      capacity_ - sequence.size());
-    const bool answers = sequence.running && sequence.answers();
+    const bool answers = sequence.running && sequence.answers_at(sequence.computed);
     const ForecastSequence start{.position = position,
                                  .prompt_left = answers ? 0 : sequence.size() - position,
                                  .outputs_left = left,

@@ -12,7 +12,7 @@ namespace skein::scheduler {
 // What the sequence can do next within what is left of the budgets. One row has one kind of output, so a chunk ends
 // where the kind changes.
 Scheduler::Chunk Scheduler::NextChunk(const Sequence& sequence) const {
-  const std::int32_t first = sequence.computed;
+  const std::int32_t first = sequence.taken;
   if (sequence.reports() && first >= sequence.reported) {
     SKEIN_CHECK(first == sequence.reported);
     const Output output = sequence.state.prompt_output == PromptOutput::kScores ? Output::kScore : Output::kLogits;
@@ -36,7 +36,7 @@ Scheduler::Chunk Scheduler::NextChunk(const Sequence& sequence) const {
 // What ranks must hear of its table.
 void Scheduler::AddChange(Sequence& sequence) {
   if (spare_changes_.empty()) spare_changes_.emplace_back();
-  BlockTableChange& change = plan_.changes.emplace_back(std::move(spare_changes_.back()));
+  BlockTableChange& change = plan_->changes.emplace_back(std::move(spare_changes_.back()));
   spare_changes_.pop_back();
   change.sequence = sequence.state.sequence;
   change.keep = sequence.blocks_sent;
@@ -48,23 +48,26 @@ void Scheduler::AddChange(Sequence& sequence) {
 void Scheduler::AddRow(Sequence& sequence, Chunk chunk) {
   if (!sequence.started) AddStart(sequence);
   sequence.started = true;
-  sequence.planned = true;
+  sequence.planned_in = making_;
+  ++sequence.rows_in_flight;
+  sequence.awaits = chunk.output != Output::kNone;
   if (sequence.table.count() > sequence.blocks_sent) AddChange(sequence);
   if (spare_rows_.empty()) spare_rows_.emplace_back();
-  PlanRow& row = plan_.rows.emplace_back(std::move(spare_rows_.back()));
+  PlanRow& row = plan_->rows.emplace_back(std::move(spare_rows_.back()));
   spare_rows_.pop_back();
   row.sequence = sequence.state.sequence;
-  row.first_position = sequence.computed;
+  row.first_position = sequence.taken;
   row.output = chunk.output;
   row.top = 0;
   row.logprob = false;
   row.tokens.clear();
   row.targets.clear();
-  const TokenId* tokens = sequence.state.tokens.data() + sequence.computed;
+  const TokenId* tokens = sequence.state.tokens.data() + sequence.taken;
   for (std::int32_t i = 0; i < chunk.count; ++i) row.tokens.push_back({.literal = tokens[i]});
   if (chunk.output == Output::kScore) row.targets.assign(tokens + 1, tokens + 1 + chunk.count);
   if (chunk.output == Output::kScore || chunk.output == Output::kSample) row.top = sequence.state.top_logprobs;
   if (chunk.output == Output::kSample) row.logprob = sequence.state.logprobs || row.top > 0;
+  sequence.taken += chunk.count;
   tokens_left_ -= chunk.count;
   if (chunk.output == Output::kSample || chunk.output == Output::kPooled) outputs_left_ -= 1;
   if (chunk.output == Output::kScore || chunk.output == Output::kLogits) outputs_left_ -= chunk.count;
@@ -73,7 +76,9 @@ void Scheduler::AddRow(Sequence& sequence, Chunk chunk) {
 void Scheduler::AddStart(const Sequence& sequence) {
   const SequenceState& state = sequence.state;
   const SamplingParameters& sampling = state.sampling;
-  SequenceStart& start = plan_.starts.emplace_back();
+  // The plan that made ranks forget it may be in flight and fail: this one says so itself.
+  if (in_flight_ > 0 && sequence.was_started) releases_.push_back(state.sequence);
+  SequenceStart& start = plan_->starts.emplace_back();
   start.sequence = state.sequence;
   start.sampling = sampling;
   start.choice = state.choice;

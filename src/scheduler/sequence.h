@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,13 +22,19 @@ struct Scheduler::Sequence {
   Tenant* tenant = nullptr;
   std::uint32_t blocks_sent = 0;  // of the table, how many ranks know
   std::int32_t computed = 0;     // positions whose KV is there
+  std::int32_t taken = 0;        // those, and what plans in flight add: the next row begins here
+  std::int32_t rows_in_flight = 0;  // of plans that are not committed, the one in the making among them
   std::int32_t reported = 0;     // prompt positions whose scores or logits have gone out
   std::int32_t charged = 0;      // tokens that the tenant has paid for
   bool running = false;
   bool started = false;          // ranks know it
+  bool was_started = false;      // and were told to forget it since
   bool paused = false;
-  bool planned = false;          // has a row in the plan
-  bool cancelled = false;        // while a plan was in flight
+  bool awaits = false;           // a row in flight whose result says what comes next: no other row until then
+  bool held_back = false;        // gives way once its rows in flight are back; decided anew for every plan
+  StepId planned_in = {};        // the last plan with a row of it
+  FinishReason ends = FinishReason::kNone;  // with this once its rows in flight are back; kNone: goes on
+  std::string end_error;
 
   // For the prefix index.
   PrefixRoot root;
@@ -49,8 +56,8 @@ struct Scheduler::Sequence {
   }
   bool reports() const { return reported < report_end(); }
   bool generates() const { return state.generated() < state.max_tokens; }
-  // Only the last token is missing: it is an answer that goes on.
-  bool answers() const { return size() - computed == 1 && !reports(); }
+  // From `position` on only the last token is missing: it is an answer that goes on.
+  bool answers_at(std::int32_t position) const { return size() - position == 1 && !reports(); }
   // Whoever wants something of every position of the prompt computes them afresh.
   bool reads_prefixes() const {
     return state.prompt_output == PromptOutput::kNone || state.prompt_output == PromptOutput::kPooled;

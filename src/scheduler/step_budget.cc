@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kAnswerShare = 4;
 constexpr std::int64_t kChunkTokens = 16;   // a block, and a tile of the matrix units
+constexpr double kLeastPart = 128;          // tokens, when a cost that was learned would say more
 constexpr std::int64_t kLargeChunk = 256, kLargeChunkTokens = 64;
 
 }  // namespace
@@ -28,6 +29,12 @@ std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::i
   std::int64_t chunk = std::max<std::int64_t>(low, 1) * kChunkTokens;
   if (chunk >= kLargeChunk) chunk = chunk / kLargeChunkTokens * kLargeChunkTokens;
   return std::min(tokens, chunk);
+}
+
+std::int64_t PromptPart(const StepCost& cost, std::int64_t part) {
+  const double least = std::min(cost.weights_ns / cost.token_ns, kLeastPart);
+  const std::int64_t tokens = std::max(part, static_cast<std::int64_t>(least));
+  return (tokens + kChunkTokens - 1) / kChunkTokens * kChunkTokens;
 }
 
 }  // namespace skein::scheduler

@@ -17,4 +17,9 @@ namespace skein::scheduler {
 std::int64_t PromptBudget(const StepCost& cost, const StepShape& answers, std::int64_t position, std::int64_t tokens,
                           std::int64_t target_ns);
 
+// How many tokens a plan takes of prompts when plans in flight share them: `part` of them in whole multiples of 16, or as
+// many as take as long as the weights' way from memory, when that is more: smaller chunks would only make that way more
+// often.
+std::int64_t PromptPart(const StepCost& cost, std::int64_t part);
+
 }  // namespace skein::scheduler

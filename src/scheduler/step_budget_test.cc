@@ -37,5 +37,15 @@ TEST(StepBudgetTest, DeepChunksAreShorter) {
   EXPECT_LT(PromptBudget(cost, Answers(2), 20000, 2048, 500'000'000), PromptBudget(cost, Answers(2), 0, 2048, 500'000'000));
 }
 
+// A pipe of stages would be fed crumbs, each of which costs as much as a meal, or one stage would have all.
+TEST(StepBudgetTest, PartsOfPromptsAreEqualAndNoSmallerThanTheWeightsAreWorth) {
+  const StepCost cost{.weights_ns = 4e6, .token_ns = 1e5};  // 40 tokens
+  EXPECT_EQ(PromptPart(cost, 0), 48);
+  EXPECT_EQ(PromptPart(cost, 40), 48);
+  EXPECT_EQ(PromptPart(cost, 49), 64);
+  EXPECT_EQ(PromptPart(cost, 512), 512);
+  EXPECT_EQ(PromptPart({.weights_ns = 1e12, .token_ns = 1}, 1), 128);  // learned from something strange
+}
+
 }  // namespace
 }  // namespace skein::scheduler
