@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/linear/packed_linear.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
 
 #include "base/check.h"
+#include "kernels/cpu.h"
 #include "kernels/linear/half.h"
+#include "kernels/linear/pack_paths.h"
 #include "kernels/linear/panel.h"
 
 namespace skein::kernels {
@@ -20,6 +23,14 @@ int QuantisedValue(WeightFormat format, const QuantisedCell& cell, int k, int n)
   if (format == WeightFormat::kW8) return byte - 128;
   const int nibble = (byte >> cell.shift) & 0xf;
   return format == WeightFormat::kW4 ? nibble - 8 : nibble;
+}
+
+PackFunction FastestPacking() {
+#if defined(__x86_64__)
+  if (Cpu().avx512) return PackAvx512;
+  if (Cpu().avx2) return PackAvx2;
+#endif
+  return PackRef;
 }
 
 }  // namespace
@@ -64,6 +75,19 @@ PackedLinear PackedLinear::Place(WeightFormat format, int outputs, Cells cells, 
   packed.panel_bytes_ = PanelBytes(format, cells.count());
   packed.cells_ = std::move(cells);
   return packed;
+}
+
+void PackedLinear::PackPanel(int index, DType dtype, const std::array<const std::byte*, kPanelWidth>& rows) {
+  SKEIN_CHECK(index >= 0 && index < panels());
+  SKEIN_CHECK(format_ == WeightFormat::kF32 || PackedFormatOf(dtype) == format_);
+  static const PackFunction pack = FastestPacking();
+  PanelSource source{.format = format_,
+                     .dtype = dtype,
+                     .cells = cells_.cells.data(),
+                     .cell_count = cells_.count(),
+                     .row_columns = cells_.k};
+  std::copy(rows.begin(), rows.end(), source.rows);
+  pack(source, memory_ + static_cast<std::size_t>(index) * panel_bytes_);
 }
 
 void PackedLinear::DequantizeRow(int output, float* into) const {
