@@ -259,6 +259,8 @@ Scheduler::Sequence& Scheduler::TakeBack(const PlanRow& row) {
 // Nothing of the plan counts: it failed with `error`, which ends its sequences, or (empty) one before it did. What ranks hold
 // of its sequences then is unknown, so they give way and are computed anew, which changes no answer.
 void Scheduler::GiveUp(const StepPlan& plan, const std::string& error) {
+  // Whether ranks applied releases and changes is unknown: they are sent again.
+  releases_.insert(releases_.end(), plan.releases.begin(), plan.releases.end());
   for (const PlanRow& row : plan.rows) {
     Sequence& sequence = TakeBack(row);
     if (!error.empty()) {
@@ -271,11 +273,6 @@ void Scheduler::GiveUp(const StepPlan& plan, const std::string& error) {
       Preempt(sequence);
       std::erase(running_, &sequence);
     }
-  }
-  // Whether ranks applied releases and changes is unknown: they are sent again.
-  for (const SequenceId id : plan.releases) {
-    const auto found = sequences_.find(id);
-    if (found == sequences_.end() || !found->second->started) releases_.push_back(id);
   }
   for (const BlockTableChange& change : plan.changes) {
     const auto found = sequences_.find(change.sequence);
