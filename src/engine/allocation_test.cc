@@ -42,24 +42,32 @@ class CountingSink final : public TokenSink {
 };
 
 TEST(AllocationTest, StepsOfRunningAnswersAllocateNothing) {
-  const ExecutorLimits limits{
-      .vocabulary = 500, .context = 4096, .blocks = 1024, .block_tokens = 16, .step_tokens = 256, .step_outputs = 32};
-  ManualClock clock;
-  auto engine = Engine::Create(std::make_unique<SimulatedExecutor>(limits, scheduler::StepCost{}, &clock),
-                               {.policy = "fair", .own_thread = false}, clock);
-  ASSERT_TRUE(engine.ok());
-  auto sink = std::make_shared<CountingSink>();
-  for (std::uint64_t id = 1; id <= 12; ++id) {
-    RequestSpec request{.request = {id}, .tokens = {}, .prompt_tokens = 40, .max_tokens = 2000};
-    for (TokenId i = 0; i < 40; ++i) request.tokens.push_back(i < 20 ? i : i + static_cast<TokenId>(id));
-    ASSERT_TRUE((*engine)->Submit(std::move(request), sink).ok());
+  for (const std::int32_t plans : {1, 2, 4}) {
+    const ExecutorLimits limits{.vocabulary = 500,
+                                .context = 4096,
+                                .blocks = 1024,
+                                .block_tokens = 16,
+                                .step_tokens = 256,
+                                .step_outputs = 32,
+                                .plans_in_flight = plans};
+    ManualClock clock;
+    auto engine = Engine::Create(
+        std::make_unique<SimulatedExecutor>(limits, scheduler::StepCost{}, &clock, /*stages=*/plans),
+        {.policy = "fair", .own_thread = false}, clock);
+    ASSERT_TRUE(engine.ok());
+    auto sink = std::make_shared<CountingSink>();
+    for (std::uint64_t id = 1; id <= 12; ++id) {
+      RequestSpec request{.request = {id}, .tokens = {}, .prompt_tokens = 40, .max_tokens = 2000};
+      for (TokenId i = 0; i < 40; ++i) request.tokens.push_back(i < 20 ? i : i + static_cast<TokenId>(id));
+      ASSERT_TRUE((*engine)->Submit(std::move(request), sink).ok());
+    }
+    for (int step = 0; step < 200 * plans; ++step) (*engine)->Step();
+    const int tokens = sink->tokens;
+    const long before = g_allocations.load();
+    for (int step = 0; step < 300 * plans; ++step) (*engine)->Step();
+    EXPECT_EQ(g_allocations.load() - before, 0) << plans << " plans in flight";
+    EXPECT_EQ(sink->tokens - tokens, 12 * 300);
   }
-  for (int step = 0; step < 200; ++step) (*engine)->Step();
-  const int tokens = sink->tokens;
-  const long before = g_allocations.load();
-  for (int step = 0; step < 300; ++step) (*engine)->Step();
-  EXPECT_EQ(g_allocations.load() - before, 0);
-  EXPECT_EQ(sink->tokens - tokens, 12 * 300);
 }
 
 }  // namespace

@@ -33,25 +33,43 @@ scheduler::SequenceState StateOf(RequestSpec request) {
 }
 
 bool Engine::StepOnce() {
+  while (SubmitNext()) {
+  }
+  const bool works = !submitted_.empty();
+  if (works) {
+    CommitOldest();
+  } else {
+    Publish();
+  }
+  PublishStats();
+  return works;
+}
+
+// Plans one more step with what arrived until now. False when nothing is left to plan, or enough is in flight.
+bool Engine::SubmitNext() {
+  if (submitted_.size() == static_cast<std::size_t>(executor_->limits().plans_in_flight)) return false;
   TakeArrivals();
   PauseThoseWithoutRoom();
   const std::int64_t now_ns = clock_.NowNs();
   const scheduler::StepPlan& plan = scheduler_.PlanStep(now_ns);
-  const bool works = !plan.rows.empty();
-  const std::uint64_t tokens_before = counts_.prompt_tokens + counts_.generated_tokens;
-  if (works) {
-    NoteFirstSteps(plan, now_ns);
-    executor_->Submit(plan);
-    scheduler::StepResult result = executor_->Wait();
-    counts_.step_ns += result.compute_ns;
-    scheduler_.Commit(plan, std::move(result));
-    executor_->Recycle(std::move(result));  // Commit leaves its storage
-    ++counts_.steps;
-  }
+  if (plan.rows.empty()) return false;
+  submitted_.push_back({.plan = &plan, .prompt_tokens = NoteFirstSteps(plan, now_ns)});
+  executor_->Submit(plan);
+  return true;
+}
+
+// Waits for the oldest plan in flight and takes its result in.
+void Engine::CommitOldest() {
+  const Submitted oldest = submitted_.front();
+  submitted_.erase(submitted_.begin());
+  scheduler::StepResult result = executor_->Wait();
+  counts_.step_ns += result.compute_ns;
+  scheduler_.Commit(*oldest.plan, std::move(result));
+  executor_->Recycle(std::move(result));  // Commit leaves its storage
+  ++counts_.steps;
+  const std::uint64_t generated_before = counts_.generated_tokens;
   Publish();
-  if (works) CountStepTokens(counts_.prompt_tokens + counts_.generated_tokens - tokens_before);
-  PublishStats();
-  return works;
+  CountStepTokens(oldest.prompt_tokens + counts_.generated_tokens - generated_before);
 }
 
 void Engine::TakeArrivals() {
@@ -84,16 +102,19 @@ void Engine::PauseThoseWithoutRoom() {
   for (const auto& [sequence, live] : live_) scheduler_.SetPaused({sequence}, !live.sink->HasRoom());
 }
 
-void Engine::NoteFirstSteps(const scheduler::StepPlan& plan, std::int64_t now_ns) {
+// Returns how many tokens of prompts the plan has.
+std::uint64_t Engine::NoteFirstSteps(const scheduler::StepPlan& plan, std::int64_t now_ns) {
   for (const scheduler::SequenceStart& start : plan.starts) {
     Live& live = live_.at(start.sequence.value);
     if (live.first_step_ns < 0) live.first_step_ns = now_ns;
   }
+  std::uint64_t prompt_tokens = 0;
   for (const scheduler::PlanRow& row : plan.rows) {
     const std::int32_t prompt_left = live_.at(row.sequence.value).prompt_tokens - row.first_position;
-    counts_.prompt_tokens +=
-        static_cast<std::uint64_t>(std::clamp(prompt_left, 0, static_cast<std::int32_t>(row.tokens.size())));
+    prompt_tokens += static_cast<std::uint64_t>(std::clamp(prompt_left, 0, static_cast<std::int32_t>(row.tokens.size())));
   }
+  counts_.prompt_tokens += prompt_tokens;
+  return prompt_tokens;
 }
 
 void Engine::Publish() {
@@ -204,6 +225,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(std::unique_ptr<Executor> executo
                                           .step_tokens = given.step_tokens,
                                           .step_outputs = given.step_outputs,
                                           .sequences = options.sequences,
+                                          .plans_in_flight = given.plans_in_flight,
                                           .step_target_ns = options.step_target_ns,
                                           .cost = options.step_cost,
                                           .prefix_cache = options.prefix_cache,
@@ -223,6 +245,7 @@ Engine::Engine(std::unique_ptr<Executor> executor, EngineOptions options, const 
       clock_(clock),
       scheduler_(limits, policy),
       inbox_(options_.inbox_requests, options_.requests) {
+  submitted_.reserve(static_cast<std::size_t>(executor_->limits().plans_in_flight));
   PublishStats();
 }
 
@@ -284,6 +307,7 @@ void Engine::EndEverything() {
   for (const auto& [sequence, live] : live_) sequences.push_back({sequence});
   std::sort(sequences.begin(), sequences.end());
   for (const SequenceId sequence : sequences) scheduler_.Cancel(sequence);
+  while (!submitted_.empty()) CommitOldest();  // then those in flight have ended, too
   Publish();
   PublishStats();
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Engine is the loop: take what arrived, plan, execute, commit, publish. It owns the scheduler, the executor and one
-// thread. Idle it sleeps; a step that fails ends its own requests and nobody else's. Shutting down ends what is alive with
+// thread. Where the executor takes several plans, they are made and submitted until it has enough, then the oldest is waited
+// for. Idle it sleeps; a step that fails ends its own requests and nobody else's. Shutting down ends what is alive with
 // kCancelled.
 //
 // Thread rule: EngineClient's functions by any thread. Everything else happens on the engine thread; without one
@@ -55,7 +56,8 @@ class Engine final : public EngineClient {
   void Wake() override;
   EngineStats Stats() const override;
 
-  // One step. False when there was nothing to do. Requires: no own thread.
+  // One step: submits plans until as many as may be are in flight, or nothing is left to plan, and takes in the result of
+  // the oldest. False when there was nothing to do. Requires: no own thread.
   bool Step();
   // Checks what is known of blocks, for simulations. Requires: no own thread.
   void CheckBlocks() const { scheduler_.CheckBlocks(); }
@@ -78,14 +80,22 @@ class Engine final : public EngineClient {
     std::int64_t first_token_ns = -1;
   };
 
+  // A plan whose result has not come yet.
+  struct Submitted {
+    const scheduler::StepPlan* plan = nullptr;
+    std::uint64_t prompt_tokens = 0;
+  };
+
   Engine(std::unique_ptr<Executor> executor, EngineOptions options, const scheduler::Policy& policy,
          const scheduler::SchedulerLimits& limits, const Clock& clock);
 
   void Loop();
   bool StepOnce();
+  bool SubmitNext();
+  void CommitOldest();
   void TakeArrivals();
   void PauseThoseWithoutRoom();
-  void NoteFirstSteps(const scheduler::StepPlan& plan, std::int64_t now_ns);
+  std::uint64_t NoteFirstSteps(const scheduler::StepPlan& plan, std::int64_t now_ns);
   void Publish();
   void PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns);
   void End(SequenceId sequence, FinishedEvent event);
@@ -101,6 +111,7 @@ class Engine final : public EngineClient {
   std::unordered_map<std::uint64_t, Live> live_;          // by SequenceId
   std::unordered_map<std::uint64_t, SequenceId> sequence_of_;  // by RequestId
   std::uint64_t last_sequence_ = 0;
+  std::vector<Submitted> submitted_;                      // the oldest first
   EngineStats counts_;                                    // the engine thread's own
   std::vector<Arrival> arrivals_;                         // storage of TakeArrivals
   std::vector<RequestId> cancels_;

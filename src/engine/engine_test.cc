@@ -51,28 +51,32 @@ class EngineTest : public testing::Test {
 
 // The engine would not work at all.
 TEST_F(EngineTest, ManyRequestsFromManyThreadsAreAnsweredAsAlone) {
-  Start({.sequences = 6});
-  std::vector<std::thread> clients;
-  std::atomic<int> right = 0;
-  for (std::uint64_t client = 0; client < 4; ++client) {
-    clients.emplace_back([&, client] {
-      for (std::uint64_t i = 0; i < 25; ++i) {
-        RequestSpec request = Asked(client * 100 + i, 1 + static_cast<std::int32_t>(i) * 3, static_cast<std::int32_t>(i));
-        request.sampling.seed = i;
-        auto sink = std::make_shared<CollectingSink>();
-        ASSERT_TRUE(engine_->Submit(request, std::make_shared<WiredSink>(sink)).ok());
-        EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
-        right += sink->TokenIds() == Expected(request) ? 1 : 0;
-      }
-    });
+  for (const std::int32_t plans : {1, 4}) {
+    ExecutorLimits limits = kLimits;
+    limits.plans_in_flight = plans;
+    Start({.sequences = 6}, limits);
+    std::vector<std::thread> clients;
+    std::atomic<int> right = 0;
+    for (std::uint64_t client = 0; client < 4; ++client) {
+      clients.emplace_back([&, client] {
+        for (std::uint64_t i = 0; i < 25; ++i) {
+          RequestSpec request = Asked(client * 100 + i, 1 + static_cast<std::int32_t>(i) * 3, static_cast<std::int32_t>(i));
+          request.sampling.seed = i;
+          auto sink = std::make_shared<CollectingSink>();
+          ASSERT_TRUE(engine_->Submit(request, std::make_shared<WiredSink>(sink)).ok());
+          EXPECT_EQ(sink->WaitForEnd().reason, FinishReason::kLength);
+          right += sink->TokenIds() == Expected(request) ? 1 : 0;
+        }
+      });
+    }
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(right, 100);
+    engine_->Shutdown();
+    const EngineStats stats = engine_->Stats();
+    EXPECT_EQ(stats.blocks_held, 0u);
+    EXPECT_EQ(stats.running + stats.waiting, 0u);
+    EXPECT_EQ(stats.generated_tokens, 4u * 24 * 25 / 2);
   }
-  for (std::thread& client : clients) client.join();
-  EXPECT_EQ(right, 100);
-  engine_->Shutdown();
-  const EngineStats stats = engine_->Stats();
-  EXPECT_EQ(stats.blocks_held, 0u);
-  EXPECT_EQ(stats.running + stats.waiting, 0u);
-  EXPECT_EQ(stats.generated_tokens, 4u * 24 * 25 / 2);
 }
 
 // A serving machine that waits would heat the room.
@@ -271,6 +275,107 @@ TEST_F(EngineTest, StepsAreCountedByTheirTokens) {
   EXPECT_EQ(stats.step_tokens, (std::array<std::uint64_t, kStepTokenBounds.size() + 1>{2, 0, 1, 1}));
   EXPECT_EQ(stats.steps, 4u);
   EXPECT_EQ(stats.prompt_tokens + stats.generated_tokens, 43u);
+}
+
+// An engine over a model of so many stages, and how much of the stages' time goes by idle.
+class PipeTest : public testing::Test {
+ protected:
+  // A step costs 1 ms for the weights or 0.1 ms for each token, whatever is more.
+  void Start(std::int32_t stages, std::int32_t step_tokens) {
+    const ExecutorLimits limits{.vocabulary = 10000,
+                                .context = 8192,
+                                .blocks = 4096,
+                                .block_tokens = 16,
+                                .step_tokens = step_tokens,
+                                .step_outputs = 64,
+                                .plans_in_flight = stages};
+    const scheduler::StepCost cost{
+        .step_ns = 0, .weights_ns = 1e6, .token_ns = 1e5, .output_ns = 0, .row_ns = 0, .key_ns = 0, .pair_ns = 0};
+    auto simulated = std::make_unique<SimulatedExecutor>(limits, cost, &clock_, stages);
+    simulated_ = simulated.get();
+    auto engine = Engine::Create(std::make_unique<WiredExecutor>(std::move(simulated)),
+                                 {.step_target_ns = 0, .step_cost = cost, .own_thread = false}, clock_);
+    ASSERT_TRUE(engine.ok());
+    engine_ = std::move(*engine);
+    Mark();
+  }
+  void Mark() {
+    marked_ns_ = clock_.NowNs();
+    marked_busy_ns_ = simulated_->stage_times().busy_ns();
+  }
+  // Since the last Mark.
+  double IdleShare() const {
+    const auto all = static_cast<double>((clock_.NowNs() - marked_ns_) * simulated_->stage_times().stages());
+    return 1 - static_cast<double>(simulated_->stage_times().busy_ns() - marked_busy_ns_) / all;
+  }
+
+  ManualClock clock_;
+  SimulatedExecutor* simulated_ = nullptr;
+  std::unique_ptr<Engine> engine_;
+  std::int64_t marked_ns_ = 0, marked_busy_ns_ = 0;
+};
+
+// A prompt on a model of several stages would take as long as on one: m chunks on p stages leave (p - 1) / (m + p - 1) of the
+// stages' time idle, at the beginning and at the end, and nothing between.
+TEST_F(PipeTest, ABurstOfChunksLeavesIdleWhatAPipeMust) {
+  for (const std::int32_t stages : {1, 2, 3, 4}) {
+    for (const std::int32_t chunks : {4, 7, 16, 40}) {
+      Start(stages, 128);
+      ASSERT_TRUE(engine_->Submit(Asked(1, 128 * chunks, 0), std::make_shared<CollectingSink>()).ok());
+      while (engine_->Step()) {
+      }
+      EXPECT_EQ(engine_->Stats().steps, static_cast<std::uint64_t>(chunks));
+      EXPECT_NEAR(IdleShare(), (stages - 1.0) / (chunks + stages - 1.0), 0.03) << stages << " stages, " << chunks << " chunks";
+    }
+  }
+}
+
+// A single prompt that fits into one step would wait for one stage after the other.
+TEST_F(PipeTest, AShortPromptIsCutForTheStages) {
+  Start(4, 512);
+  ASSERT_TRUE(engine_->Submit(Asked(1, 512, 0), std::make_shared<CollectingSink>()).ok());
+  while (engine_->Step()) {
+  }
+  EXPECT_LT(clock_.NowNs(), 51'200'000 / 2);  // at best 7 / 16 of what one step takes
+}
+
+// Answers would keep one stage busy at a time.
+TEST_F(PipeTest, SteadyAnswersKeepAllStagesBusy) {
+  for (const std::int32_t stages : {2, 3, 4}) {
+    for (const std::int32_t answers : {stages, 9, 36}) {
+      Start(stages, 128);
+      for (std::int32_t id = 1; id <= answers; ++id) {
+        ASSERT_TRUE(engine_->Submit(Asked(static_cast<std::uint64_t>(id), 20, 1000), std::make_shared<CollectingSink>()).ok());
+      }
+      for (int step = 0; step < 20 * stages; ++step) engine_->Step();
+      Mark();
+      for (int step = 0; step < 100 * stages; ++step) engine_->Step();
+      EXPECT_LT(IdleShare(), 0.02) << stages << " stages, " << answers << " answers";
+    }
+  }
+}
+
+// Under a mixed load stages would wait for plans that are smaller or larger than the others.
+TEST_F(PipeTest, AMixedLoadKeepsStagesBusy) {
+  for (const std::int32_t stages : {2, 4}) {
+    Start(stages, 128);
+    std::uint64_t id = 0;
+    std::vector<std::shared_ptr<CollectingSink>> sinks;
+    for (int step = 0; step < 600; ++step) {
+      if (step == 100) Mark();
+      while (engine_->Stats().waiting < 2) {
+        ++id;
+        const auto prompt = static_cast<std::int32_t>(20 + id * 37 % 400);
+        ASSERT_TRUE(engine_->Submit(Asked(id, prompt, 40), sinks.emplace_back(std::make_shared<CollectingSink>())).ok());
+        engine_->Step();
+      }
+      engine_->Step();
+    }
+    EXPECT_LT(IdleShare(), 0.1) << stages << " stages";
+    engine_->Shutdown();  // with plans in flight
+    for (const auto& sink : sinks) EXPECT_TRUE(sink->finished());
+    EXPECT_EQ(engine_->Stats().blocks_held, 0u);
+  }
 }
 
 // A wrong setting would end the process instead of being reported.

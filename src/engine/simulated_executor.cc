@@ -43,9 +43,9 @@ TokenId TokenOf(std::uint64_t hash, std::uint64_t seed, std::int32_t choice, std
 
 }  // namespace
 
-SimulatedExecutor::SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock)
+SimulatedExecutor::SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock, std::int32_t stages)
     : limits_(limits), cost_(cost), clock_(clock), blocks_(limits.blocks),
-      places_(limits.blocks * static_cast<std::size_t>(limits.block_tokens)) {}
+      places_(limits.blocks * static_cast<std::size_t>(limits.block_tokens)), stages_(stages) {}
 
 void SimulatedExecutor::FailStep(StepId step, std::string error) { failures_[step.value] = std::move(error); }
 
@@ -57,10 +57,14 @@ TokenId SimulatedExecutor::NextToken(const std::vector<TokenId>& tokens, std::ui
 
 void SimulatedExecutor::Submit(const scheduler::StepPlan& plan) {
   SKEIN_CHECK(results_.size() < static_cast<std::size_t>(limits_.plans_in_flight));
-  scheduler::StepResult& result = results_.emplace_back(std::move(spare_));
+  if (spares_.empty()) spares_.emplace_back();
+  scheduler::StepResult& result = results_.emplace_back(std::move(spares_.back()));
+  spares_.pop_back();
   result.error.clear();
   result.step = plan.step;
-  result.compute_ns = static_cast<std::uint64_t>(cost_.Predict(scheduler::ShapeOf(plan)));
+  const auto cost_ns = static_cast<std::int64_t>(cost_.Predict(scheduler::ShapeOf(plan)));
+  result.compute_ns = static_cast<std::uint64_t>(cost_ns);
+  ready_ns_.push_back(stages_.Pass(clock_ != nullptr ? clock_->NowNs() : now_ns_, cost_ns));
   if (const auto failure = failures_.find(plan.step.value); failure != failures_.end()) {
     result.error = failure->second;
     return;
@@ -74,14 +78,17 @@ scheduler::StepResult SimulatedExecutor::Wait() {
   SKEIN_CHECK(!results_.empty());
   scheduler::StepResult result = std::move(results_.front());
   results_.erase(results_.begin());
-  if (clock_ != nullptr) clock_->Advance(static_cast<std::int64_t>(result.compute_ns));
+  const std::int64_t ready_ns = ready_ns_.front();
+  ready_ns_.erase(ready_ns_.begin());
+  now_ns_ = std::max(now_ns_, ready_ns);
+  if (clock_ != nullptr) clock_->Advance(std::max<std::int64_t>(ready_ns - clock_->NowNs(), 0));
   return result;
 }
 
 void SimulatedExecutor::Recycle(scheduler::StepResult result) {
   for (scheduler::RowResult& row : result.rows) spare_rows_.push_back(std::move(row));
   result.rows.clear();
-  spare_ = std::move(result);
+  spares_.push_back(std::move(result));
 }
 
 scheduler::RowResult& SimulatedExecutor::NextRow(scheduler::StepResult& result) {

@@ -12,6 +12,9 @@
 // position without a block, a place that was not written, blocks that do not continue each other, a write to a block that
 // others hold too, a budget.
 //
+// With several stages and plans in flight it keeps the time of a pipe: a stage takes its part of a step, and the next step
+// right behind it.
+//
 // Thread rule: as Executor.
 #pragma once
 
@@ -22,14 +25,16 @@
 
 #include "base/clock.h"
 #include "engine/executor.h"
+#include "engine/stage_times.h"
 #include "scheduler/step_cost.h"
 
 namespace skein::engine {
 
 class SimulatedExecutor final : public Executor {
  public:
-  // Time passes on `clock`, when there is one: Wait moves it on by the predicted time of the step.
-  SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock = nullptr);
+  // Time passes on `clock`, when there is one: Wait moves it on to when the step has left the last stage. The predicted
+  // time of a step is that of all stages together.
+  SimulatedExecutor(ExecutorLimits limits, scheduler::StepCost cost, ManualClock* clock = nullptr, std::int32_t stages = 1);
 
   const ExecutorLimits& limits() const override { return limits_; }
   void Submit(const scheduler::StepPlan& plan) override;
@@ -41,6 +46,7 @@ class SimulatedExecutor final : public Executor {
   // The token that comes after `tokens`: what a request's answer must be, whatever happens on the way.
   TokenId NextToken(const std::vector<TokenId>& tokens, std::uint64_t seed, std::int32_t choice) const;
   std::uint64_t sequences_known() const { return sequences_.size(); }
+  const StageTimes& stage_times() const { return stages_; }
 
  private:
   struct Sequence {
@@ -73,8 +79,11 @@ class SimulatedExecutor final : public Executor {
   std::vector<Block> blocks_;
   std::vector<std::uint64_t> places_;                       // [blocks, block_tokens]: hash of the tokens up to each
   std::unordered_map<std::uint64_t, std::string> failures_;  // by StepId
+  StageTimes stages_;
+  std::int64_t now_ns_ = 0;                                 // without a clock
   std::vector<scheduler::StepResult> results_;              // in order of submission
-  scheduler::StepResult spare_;                             // storage of an earlier one
+  std::vector<std::int64_t> ready_ns_;                      // of each
+  std::vector<scheduler::StepResult> spares_;               // storage of earlier ones
   std::vector<scheduler::RowResult> spare_rows_;
 };
 
