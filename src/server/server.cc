@@ -77,7 +77,9 @@ class Server::Impl {
   }
 
   void TellIfDrained() {
-    if (serving.draining && serving.generations.empty() && serving.embeddings.empty() && drained) std::exchange(drained, nullptr)();
+    if (!serving.draining || !serving.generations.empty() || !serving.embeddings.empty() || !drained) return;
+    // What was generated may still be on its way to a client that reads slowly.
+    http->WhenAnswered(std::exchange(drained, nullptr));
   }
 
   void OnAnswer(const AnswerNote& note);

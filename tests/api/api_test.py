@@ -336,6 +336,19 @@ class Ending(unittest.TestCase):
             self.assertEqual(box["parts"][-1], "[DONE]")
             self.assertEqual(server.process.wait(30), 0)
 
+    def test_a_drain_waits_for_a_slow_reader(self):
+        # Who reads slowly would lose the end of an answer that was complete.
+        with RunningServer(MODEL) as server:
+            with server.open_stream("slow", **LONG, logprobs=20, buffer_bytes=4096) as slow:
+                self.assertEqual(server.wait_metric("vllm:num_requests_running", 1), 1)
+                server.process.send_signal(signal.SIGTERM)
+                self.assertNotEqual(self.status_once_draining(server), 200)
+                said = b""
+                while part := slow.recv(4096):
+                    said += part
+                self.assertIn(b"data: [DONE]", said[-64:])
+            self.assertEqual(server.process.wait(30), 0)
+
     def test_a_second_signal_does_not_wait(self):
         # An operator who means it would have to kill, and leave sockets and memory to chance.
         with RunningServer(MODEL) as server:

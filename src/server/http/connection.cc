@@ -42,8 +42,10 @@ void Connection::Start(SSL_CTX* tls, ConnectionList::iterator place) {
 }
 
 void Connection::EnterState(State state) {
+  const bool answered = state_ == State::kAnswering && state != State::kAnswering;
   state_ = state;
   since_ = std::chrono::steady_clock::now();
+  if (answered) core_.OnAnswered();
 }
 
 bool Connection::WantsInput() const {

@@ -44,6 +44,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void CloseIfIdle();
   void Close();  // at once; an open answer's owner hears of it
   bool idle() const { return state_ == State::kIdle; }
+  bool answering() const { return state_ == State::kAnswering; }  // until the kernel has all of it
   bool reading_head() const { return state_ == State::kHead || state_ == State::kHandshake; }
   Time since() const { return since_; }
 

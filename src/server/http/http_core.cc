@@ -162,6 +162,19 @@ void HttpCore::StopAccepting() {
   for (const auto& connection : all_) connection->CloseIfIdle();
 }
 
+void HttpCore::WhenAnswered(std::function<void()> told) {
+  answered_ = std::move(told);
+  OnAnswered();
+}
+
+void HttpCore::OnAnswered() {
+  if (!answered_) return;
+  for (const auto& connection : all_) {
+    if (connection->answering()) return;
+  }
+  Post(std::exchange(answered_, nullptr));
+}
+
 void HttpCore::CloseAll() {
   stopping_ = true;
   error_code ignored;

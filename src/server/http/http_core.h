@@ -47,6 +47,7 @@ class HttpCore : public std::enable_shared_from_this<HttpCore> {
   void Post(std::function<void()> function);  // any thread
   [[nodiscard]] Timer After(std::chrono::nanoseconds delay, std::function<void()> function);
   void StopAccepting();
+  void WhenAnswered(std::function<void()> told);
   void CloseAll();
 
   // For connections.
@@ -57,6 +58,7 @@ class HttpCore : public std::enable_shared_from_this<HttpCore> {
   bool stopping() const { return stopping_; }
   void QueueFlush(std::shared_ptr<Connection> connection);
   void Remove(ConnectionList::iterator place);
+  void OnAnswered();  // a connection has nothing more to say
   void Log(LogLevel level, std::string_view text) const;
 
   bool tls() const { return tls_ != nullptr; }
@@ -89,6 +91,7 @@ class HttpCore : public std::enable_shared_from_this<HttpCore> {
   std::chrono::milliseconds sweep_period_{250};
   std::size_t connections_max_ = 0;
   bool stopping_ = false;
+  std::function<void()> answered_;  // who waits for the last answer's last byte
   bool out_of_descriptors_ = false;  // said in the log once, until it is over
   ConnectionList all_;
   std::vector<std::shared_ptr<Connection>> to_flush_, flushing_;

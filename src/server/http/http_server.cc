@@ -55,6 +55,8 @@ void HttpServer::StopAccepting() {
   core_->Post([core = core_.get()] { core->StopAccepting(); });
 }
 
+void HttpServer::WhenAnswered(std::function<void()> told) { core_->WhenAnswered(std::move(told)); }
+
 void HttpServer::Stop() {
   if (!thread_.joinable()) return;
   core_->Post([core = core_.get()] { core->CloseAll(); });

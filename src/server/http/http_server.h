@@ -41,6 +41,9 @@ class HttpServer {
   // Any thread. For a drain: idle connections are closed, every answer from now on is its connection's last. The door
   // stays open, so that /live and /ready still answer; routes that start work refuse by themselves.
   void StopAccepting();
+  // I/O thread. Calls `told` there once no answer is being made and the kernel has every byte of those that were; a
+  // client that reads nothing is cut after HttpLimits::stalled_time, so that this ends.
+  void WhenAnswered(std::function<void()> told);
   // Cuts what is open (their owners hear of it) and joins. Idempotent.
   void Stop();
 

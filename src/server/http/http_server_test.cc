@@ -660,6 +660,29 @@ TEST(HttpServer, DrainingEndsIdleConnectionsAndLetsAnswersFinish) {
   EXPECT_TRUE(Eventually([&] { return later.server()->connections() == 0; }));
 }
 
+// Stopping once everything is answered would cut the end of an answer that its client has not taken yet.
+TEST(HttpServer, EverythingIsAnsweredOnceTheLastByteIsTaken) {
+  Later later;
+  TestClient client(later.port(), /*receive_bytes=*/4096);
+  client.Send(kGetLater);
+  ASSERT_TRUE(later.Came());
+  std::atomic<bool> answered{false};
+  const auto wait = [&] { later.server()->WhenAnswered([&] { answered = true; }); };
+  later.server()->Post(wait);
+  later.On([&](Exchange& exchange) {
+    exchange.BeginEvents();
+    exchange.Send("data: " + std::string(2'000'000, 'x') + "\n\n");
+    exchange.EndEvents();
+  });
+  ASSERT_TRUE(client.ReadUntil("xxxx"));
+  EXPECT_FALSE(answered);
+  ASSERT_TRUE(client.ReadUntil("\r\n0\r\n\r\n"));
+  EXPECT_TRUE(Eventually([&] { return answered.load(); }));
+  answered = false;
+  later.server()->Post(wait);  // with nothing to wait for
+  EXPECT_TRUE(Eventually([&] { return answered.load(); }));
+}
+
 // Whoever makes tokens for a request must hear that the server has stopped.
 TEST(HttpServer, StoppingTellsTheOwnersOfOpenAnswers) {
   std::atomic<int> gone{0};
