@@ -39,6 +39,17 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("max-num-batched-tokens", "N", &engine.step_tokens, "tokens computed in one step, at most [512]")
       .Range(1, 65536)
       .CalledElsewhere({"batch-size", "ubatch-size", "b", "ub"});
+  fields.Group("Ranks");
+  fields.Add("tensor", "N", &engine.tensor, "cuts heads, columns and vocabulary over N ranks")
+      .Range(1, 64)
+      .CalledElsewhere({"tensor-parallel-size", "tp"});
+  fields.Add("pipe", "N", &engine.pipe, "cuts the layers over N stages of ranks")
+      .Range(1, 64)
+      .CalledElsewhere({"pipeline-parallel-size", "pp"});
+  fields.Add("transport", "NAME", &engine.transport, "what ranks are: threads, processes of this host, or an MPI job")
+      .OneOf({"threads", "shm", "mpi"});
+  fields.Add("wire", "TYPE", &engine.wire, "type of the numbers between ranks").OneOf({"auto", "fp32", "bf16", "int8"});
+  fields.Add("deterministic", "MODE", &engine.deterministic, "layout: the same bits on every mesh").OneOf({"off", "layout"});
 }
 
 EngineOptions MachineOptions::Resolved() const {

@@ -87,7 +87,7 @@ Status RunInspect(const InspectOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const api::Machine machine, api::ResolveMachine(options.machine.Resolved()));
   const int tokens = machine.context > 0 ? machine.context : file->config().context;
   SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer memory,
-                         model::EstimateMemory(*file, api::MemoryQuestionOf(machine, tokens)));
+                         api::MemoryFor(*file, machine, tokens));
   return context.json() ? WriteJson(*file, memory, tokens, context) : WriteText(*file, memory, tokens, context);
 }
 

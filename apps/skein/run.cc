@@ -93,7 +93,7 @@ std::string AnswerJson(const Engine& engine, const Answer& answer, const RunOpti
   json.Member("total_ms", answer.timing.total_ms).EndObject();
   json.Member("kernels", info.kernels).Member("arithmetic", info.arithmetic).Member("kv_dtype", info.kv_dtype);
   json.Member("seed", options.answer.generate.sampling.seed).Member("threads", info.threads).Key("mesh").BeginObject();
-  json.Member("data", 1).Member("pipe", 1).Member("seq", 1).Member("tensor", 1).EndObject().EndObject();
+  json.Member("data", 1).Member("pipe", info.pipe).Member("seq", 1).Member("tensor", info.tensor).EndObject().EndObject();
   return json.Take() + "\n";
 }
 

@@ -92,6 +92,9 @@ struct ModelInfo {
   std::string kernels;
   std::string kv_dtype;
   int threads = 0;
+  int pipe = 1, tensor = 1;  // the mesh
+  std::string transport;     // of its ranks; empty: there is one
+  std::string wire;
   int vocabulary = 0;
   int context = 0;         // longest sequence that this engine takes
   int model_context = 0;   // longest that the model was made for

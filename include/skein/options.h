@@ -21,6 +21,12 @@ struct EngineOptions {
   int sequences = 0;                // sequences computed in one step, at most; 0: 64
   std::string packed_cache;         // folder in which packed weights are kept for the next load; empty: none
   std::uint64_t kv_tokens = 0;      // tokens that the KV cache holds over all sequences; 0: one context
+  // One model over several ranks (docs/ranks.md): in how many parts its heads, columns and vocabulary are cut, and its layers.
+  int tensor = 1;
+  int pipe = 1;
+  std::string transport = "threads";   // what ranks are and how they talk: "threads", "shm" (processes of this host), "mpi"
+  std::string wire = "auto";           // type of the numbers on the way: "fp32", "bf16", "int8"
+  std::string deterministic = "off";   // "layout": every mesh gives the same bits, at a price
 };
 
 // Called while a model is loaded, with bytes of weights; by the loading thread.

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <random>
 
-#include "engine/mesh_executor.h"
 #include "engine/paced_executor.h"
 #include "engine/simulated_executor.h"
 #include "model/memory.h"
@@ -70,7 +69,7 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, 
 Status LoadedModel::ChooseKv(std::uint64_t context) {
   if (machine_.kv_tokens > 0 || (machine_.kv_bytes == 0 && machine_.kv_contexts == 0)) return OkStatus();
   const std::uint64_t one = RoundUpToFrames(context);
-  SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, one)));
+  SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer answer, MemoryFor(*file_, machine_, one));
   const std::uint64_t token_bytes = std::max<std::uint64_t>(answer.need.kv_bytes_per_token, 1);
   const auto tokens_in = [&](std::uint64_t bytes) {
     return bytes / token_bytes / kernels::kFrameTokens * kernels::kFrameTokens;
@@ -98,7 +97,7 @@ Status LoadedModel::ChooseContext() {
   const std::uint64_t asked = machine_.context > 0 ? static_cast<std::uint64_t>(machine_.context) : model_context;
   SKEIN_RETURN_IF_ERROR(ChooseKv(asked));
   std::uint64_t kv_tokens = RoundUpToFrames(std::max(machine_.kv_tokens, machine_.kv_tokens > 0 ? 1 : asked));
-  SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
+  SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer answer, MemoryFor(*file_, machine_, kv_tokens));
   const model::MemoryLimit limit = model::AvailableMemory();
   const std::uint64_t reserve = kReserveBytes + kReserveThreadBytes * static_cast<std::uint64_t>(machine_.threads + 1);
   const std::uint64_t allowed = limit.bytes > reserve ? limit.bytes - reserve : 0;
@@ -109,7 +108,7 @@ Status LoadedModel::ChooseContext() {
     const std::uint64_t frames = left / answer.need.kv_bytes_per_token / kernels::kFrameTokens;
     if (frames * kernels::kFrameTokens >= std::min(kContextMin, kv_tokens)) {
       kv_tokens = frames * kernels::kFrameTokens;
-      SKEIN_ASSIGN_OR_RETURN(answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens)));
+      SKEIN_ASSIGN_OR_RETURN(answer, MemoryFor(*file_, machine_, kv_tokens));
     }
   }
   SKEIN_RETURN_IF_ERROR(model::CheckMemory(answer.need, {allowed, limit.reason}));
@@ -124,35 +123,26 @@ Status LoadedModel::ChooseContext() {
   info_.kv_dtype = NameOf(answer.kv_type);
   info_.vocabulary = config.vocabulary;
   info_.threads = machine_.threads;
+  info_.pipe = machine_.mesh.pipe;
+  info_.tensor = machine_.mesh.tensor;
+  if (info_.pipe * info_.tensor > 1) {
+    info_.transport = machine_.transport;
+    info_.wire = machine_.by_slice ? "fp32" : NameOf(machine_.wire.inner);
+  }
   info_.has_chat_template = !file_->chat_template().empty();
   machine_.kv_type = answer.kv_type;
   return OkStatus();
 }
 
 Status LoadedModel::LoadWeights(const LoadProgress& progress) {
-  pool_ = std::make_unique<kernels::ThreadPool>(machine_.threads);
-  const std::uint64_t frames = kv_tokens_ / kernels::kFrameTokens;
-  SKEIN_ASSIGN_OR_RETURN(const model::MemoryAnswer answer, model::EstimateMemory(*file_, MemoryQuestionOf(machine_, kv_tokens_)));
-  model::LoadOptions options;
-  options.arithmetic = machine_.arithmetic;
-  options.path = machine_.path;
-  options.packed_cache = machine_.packed_cache;
-  options.progress = progress;
-  options.other_bytes = answer.need.kv_bytes;
-  SKEIN_ASSIGN_OR_RETURN(model_, model::Model::Load(*file_, options, *pool_));
-  info_.arithmetic = NameOf(model_->arithmetic());
-  info_.kernels = NameOf(model_->path());
-  const model::CacheUse& cache = model_->cache_use();
+  SKEIN_ASSIGN_OR_RETURN(mesh_, ThreadMesh::Load(*file_, machine_, kv_tokens_, info_.context, progress, clock_));
+  const model::Model& model = mesh_->first().model();
+  info_.arithmetic = NameOf(model.arithmetic());
+  info_.kernels = NameOf(model.path());
+  const model::CacheUse& cache = model.cache_use();
   info_.packed_cache = cache.read ? "read" : cache.written ? "written" : "";
   info_.packed_cache_trouble = cache.trouble;
-  const engine::MeshExecutorOptions executor_options{.kv_type = *machine_.kv_type,
-                                                     .frames = static_cast<std::uint32_t>(frames),
-                                                     .context = info_.context,
-                                                     .step_tokens = machine_.step_tokens,
-                                                     .step_outputs = machine_.step_outputs};
-  SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<engine::MeshExecutor> executor,
-                         engine::MeshExecutor::Create(*model_, *pool_, executor_options, clock_));
-  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), EngineOptionsOf(machine_, info_), clock_));
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(mesh_->first().TakeExecutor({}), EngineOptionsOf(machine_, info_), clock_));
   return OkStatus();
 }
 

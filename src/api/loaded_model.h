@@ -11,14 +11,13 @@
 #include <memory>
 #include <string>
 
+#include "api/local_rank.h"
 #include "api/machine.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/status.h"
 #include "engine/engine.h"
 #include "formats/model_file.h"
-#include "kernels/threads/thread_pool.h"
-#include "model/model.h"
 #include "skein/engine.h"
 #include "text/tokenizer.h"
 
@@ -52,8 +51,7 @@ class LoadedModel {
   ModelInfo info_;
   SteadyClock clock_;
   std::atomic<std::uint64_t> request_count_{0};
-  std::unique_ptr<kernels::ThreadPool> pool_;
-  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<ThreadMesh> mesh_;
   std::uint64_t kv_tokens_ = 0;
   std::unique_ptr<engine::Engine> engine_;  // last: its thread uses what is above
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/local_rank.h"
 #include "kernels/threads/thread_pool.h"
 
 namespace skein::api {
@@ -13,10 +14,35 @@ namespace {
 constexpr int kThreadsMax = 1024;
 constexpr int kStepTokensMax = 65536;
 constexpr int kSequencesMax = 4096;
+constexpr int kAxisMax = 64;  // ranks of one axis
 
 Status CheckRange(int value, int maximum, const char* name) {
   if (value >= 0 && value <= maximum) return OkStatus();
   return InvalidArgument(fmt::format("{} is a number from 1 to {}, found {}", name, maximum, value), name);
+}
+
+Status ResolveRanks(const EngineOptions& options, Machine& machine) {
+  if (options.tensor < 1 || options.tensor > kAxisMax) {
+    return InvalidArgument(fmt::format("tensor is a number of ranks from 1 to {}, found {}", kAxisMax, options.tensor), "tensor");
+  }
+  if (options.pipe < 1 || options.pipe > kAxisMax) {
+    return InvalidArgument(fmt::format("pipe is a number of stages from 1 to {}, found {}", kAxisMax, options.pipe), "pipe");
+  }
+  machine.mesh = {.data = 1, .pipe = options.pipe, .seq = 1, .tensor = options.tensor};
+  machine.transport = options.transport;
+  if (options.transport != "threads" && options.transport != "shm" && options.transport != "mpi") {
+    return InvalidArgument(fmt::format("there is no transport {}; take threads, shm or mpi", options.transport), "transport");
+  }
+  if (options.deterministic != "off" && options.deterministic != "layout") {
+    return InvalidArgument(fmt::format("there is no deterministic mode {}; take layout or off", options.deterministic), "deterministic");
+  }
+  machine.by_slice = options.deterministic == "layout";
+  if (options.wire == "auto") return OkStatus();
+  if (const auto type = comm::WireTypeFromName(options.wire)) {
+    machine.wire = {*type, *type};
+    return OkStatus();
+  }
+  return InvalidArgument(fmt::format("there is no wire type {}; take fp32, bf16, int8 or auto", options.wire), "wire");
 }
 
 }  // namespace
@@ -53,6 +79,7 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
                           "kernels");
     }
   }
+  SKEIN_RETURN_IF_ERROR(ResolveRanks(options, machine));
   if (options.kv_dtype != "auto") {
     machine.kv_type = kernels::KvTypeFromName(options.kv_dtype);
     if (!machine.kv_type) {
@@ -62,16 +89,28 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   return machine;
 }
 
-model::MemoryQuestion MemoryQuestionOf(const Machine& machine, std::uint64_t tokens) {
+Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Machine& machine, std::uint64_t tokens) {
+  SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, comm::Mesh::Create(machine.mesh));
   model::MemoryQuestion question;
   question.options.arithmetic = machine.arithmetic;
   question.options.path = machine.path;
   question.kv_type = machine.kv_type;
   question.frames = static_cast<std::uint32_t>((tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens);
-  question.threads = machine.threads;
+  question.threads = ThreadsOf(machine, mesh);
   question.step_tokens = machine.step_tokens;
   question.step_outputs = machine.step_outputs;
-  return question;
+  model::MemoryAnswer all;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    question.options.share = ShareOf(file.config(), machine, mesh, {rank});
+    SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer one, model::EstimateMemory(file, question));
+    one.need.weights_bytes += all.need.weights_bytes;
+    one.need.kv_bytes_per_token += all.need.kv_bytes_per_token;
+    one.need.kv_bytes += all.need.kv_bytes;
+    one.need.scratch_bytes += all.need.scratch_bytes;
+    one.frame_bytes += all.frame_bytes;
+    all = one;
+  }
+  return all;
 }
 
 }  // namespace skein::api

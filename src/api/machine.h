@@ -9,6 +9,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "comm/mesh.h"
+#include "comm/wire/wire.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention/attention.h"
 #include "model/model.h"
@@ -36,13 +38,17 @@ struct Machine {
   int requests = 0;              // alive in the engine at once; 0: its default
   std::string policy = "fcfs";
   bool prefix_cache = true;
+  comm::Places mesh{1, 1, 1, 1};
+  std::string transport = "threads";
+  comm::WireTypes wire;
+  bool by_slice = false;         // layout-deterministic mode
   bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 
 // Errors: kInvalidArgument for a name that nothing has, kMissing for kernels that this processor cannot run.
 Result<Machine> ResolveMachine(const EngineOptions& options);
 
-// What memory a model needs when run so, with a KV cache for `tokens` of one sequence.
-model::MemoryQuestion MemoryQuestionOf(const Machine& machine, std::uint64_t tokens);
+// What memory a model needs when run so, with a KV cache for `tokens` of one sequence: on all ranks of this host together.
+Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Machine& machine, std::uint64_t tokens);
 
 }  // namespace skein::api

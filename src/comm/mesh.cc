@@ -136,6 +136,19 @@ Group Mesh::Everyone(Rank rank) const {
   return GroupFrom(std::move(members), rank);
 }
 
+std::vector<Group> Mesh::TalkingGroups() const {
+  std::vector<Group> groups;
+  if (ranks() > 1) groups.push_back(Everyone({0}));
+  for (const Axis axis : {Axis::kPipe, Axis::kSeq, Axis::kTensor}) {
+    if (shape_[axis] == 1) continue;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      Group group = GroupOf(axis, {rank});
+      if (group.self == 0) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
 bool Mesh::Neighbour(Axis axis, Rank rank, int distance, Rank& neighbour) const {
   Places places = PlacesOf(rank);
   places[axis] += distance;

@@ -81,6 +81,9 @@ class Mesh {
   Group GroupOf(Axis axis, Rank rank) const;
   // All ranks.
   Group Everyone(Rank rank) const;
+  // Every group of two members and more whose members talk to each other: all ranks first, then those of each axis that ranks of one
+  // model share (pipe, seq, tensor), by their first rank. `self` is the first member.
+  std::vector<Group> TalkingGroups() const;
   // The next rank on `axis`, `distance` away without going round; false when there is none.
   bool Neighbour(Axis axis, Rank rank, int distance, Rank& neighbour) const;
 

@@ -63,6 +63,7 @@ class Transport {
   virtual void set_operation(const char* operation) { operation_ = operation; }
   // Of waits from now on: a rank that waits for the next step's plan is patient, one within a step is not.
   virtual void set_timeout(std::chrono::nanoseconds timeout) { options_.timeout = timeout; }
+  std::chrono::nanoseconds timeout() const { return options_.timeout; }
 
   // A slot that nobody reads, aligned to 64 bytes; null on failure. What was opened last
   // stays readable for this member until the call after the next one.

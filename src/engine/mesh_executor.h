@@ -1,70 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// MeshExecutor computes steps with a model; today with one rank, in the engine's process: one Decoder on one KvStore and
-// one pool of threads. Sampling happens here, spread over the workers.
+// MeshExecutor computes steps with a model on a mesh of ranks, this process's first rank among them: it tells the others each plan, computes its
+// own part, and has the result from the rank that samples. With several pipe stages several plans are under way at once.
 //
-// Thread rule: the engine thread is worker 0 of the pool.
+// Thread rule: the engine thread is worker 0 of the first rank's pool.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
-#include <vector>
 
-#include "base/clock.h"
 #include "base/status.h"
 #include "engine/executor.h"
-#include "engine/sampler.h"
-#include "engine/step_inputs.h"
-#include "kernels/threads/thread_pool.h"
-#include "model/decoder.h"
-#include "model/kv_store.h"
-#include "model/model.h"
+#include "engine/mesh_rank.h"
 
 namespace skein::engine {
 
-struct MeshExecutorOptions {
-  kernels::KvType kv_type = kernels::KvType::kBf16;
-  std::uint32_t frames = 0;         // of the KV store, 64 tokens each
-  std::int32_t context = 0;         // longest sequence
-  std::int32_t step_tokens = 512;   // model::Decoder::Limits
-  std::int32_t step_outputs = 64;
-};
-
 class MeshExecutor final : public Executor {
  public:
-  // `model`, `pool` and `clock` outlive the executor. Errors: kLimit when memory cannot be had, kInvalidArgument when the
-  // KV type does not go with the model's arithmetic.
+  // Called when a rank is lost; afterwards every step ends with that error. Not called at all on a mesh of one rank.
+  using OnLost = std::function<void(const Status&)>;
+
+  // `first` is rank 0 of its mesh; the others Follow.
+  explicit MeshExecutor(std::unique_ptr<MeshRank> first, OnLost on_lost = {});
+  // Tells the other ranks that no plan will follow.
+  ~MeshExecutor() override;
+
+  // A model on one rank.
   static Result<std::unique_ptr<MeshExecutor>> Create(const model::Model& model, kernels::ThreadPool& pool,
-                                                      const MeshExecutorOptions& options, const Clock& clock);
+                                                      const MeshRankOptions& options, const Clock& clock);
 
   const ExecutorLimits& limits() const override { return limits_; }
   void Submit(const scheduler::StepPlan& plan) override;
   scheduler::StepResult Wait() override;
 
  private:
-  MeshExecutor(const model::Model& model, kernels::ThreadPool& pool, const ExecutorLimits& limits, const Clock& clock);
-  void Compute(const scheduler::StepPlan& plan, scheduler::StepResult& result);
-  void ReadOutputs(const scheduler::StepPlan& plan, std::span<const float> logits, scheduler::StepResult& result);
+  Status Begin(const scheduler::StepPlan& plan, scheduler::StepResult& result);
+  void Lost(const Status& status);
 
-  // One position whose logits become a scored token, for a worker to take.
-  struct Reading {
-    std::int32_t plan_row = 0;
-    std::int32_t output = 0;          // row of the logits
-    std::int32_t place = 0;           // in RowResult::scored
-    scheduler::RowResult* into = nullptr;
-  };
-  void Read(const scheduler::StepPlan& plan, const Reading& reading, std::span<const float> logits, Sampler& sampler);
-
-  const ExecutorLimits limits_;
-  kernels::ThreadPool& pool_;
-  const Clock& clock_;
-  std::unique_ptr<model::KvStore> kv_;
-  std::unique_ptr<model::Decoder> decoder_;
-  StepInputs inputs_;
-  std::vector<Sampler> samplers_;  // one per worker
-  std::vector<Reading> readings_;
-  std::vector<std::span<const std::uint64_t>> masks_;  // by row of the plan
+  std::unique_ptr<MeshRank> first_;
+  OnLost on_lost_;
+  ExecutorLimits limits_;
   std::deque<scheduler::StepResult> results_;
+  std::vector<std::byte> bytes_;
+  Status status_;  // of the mesh
 };
 
 }  // namespace skein::engine

@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "comm/communicator.h"
 #include "kernels/threads/thread_pool.h"
 #include "model/kv_store.h"
 #include "model/model.h"
@@ -35,6 +36,12 @@ struct Batch {
   std::span<const std::int32_t> hidden = {};  // and whose hidden state behind the last norm
 };
 
+// Whom a rank computes with; null: the axis has one rank.
+struct RankLinks {
+  comm::Communicator* tensor = nullptr;
+  comm::Communicator* pipe = nullptr;
+};
+
 class Decoder {
  public:
   struct Limits {
@@ -42,12 +49,16 @@ class Decoder {
     int outputs = 64;   // of logits and of hidden states in one batch, each
   };
   // Errors: kLimit when memory for scratch cannot be had.
-  static Result<std::unique_ptr<Decoder>> Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits);
+  // `links` belong to the model's share: all ranks of a mesh call Forward with the same batches in the same order.
+  static Result<std::unique_ptr<Decoder>> Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits,
+                                                 RankLinks links = {});
   virtual ~Decoder() = default;
 
-  // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary], valid until the next call.
-  virtual std::span<const float> Forward(const Batch& batch) = 0;
-  // The hidden state of batch.hidden[index] of the last Forward: fp32 [hidden size], valid until the next.
+  // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary of the share], valid until the next call;
+  // nothing on ranks without the head. Errors: kUnavailable, naming the rank that was lost; the decoder is of no use afterwards.
+  virtual Result<std::span<const float>> Forward(const Batch& batch) = 0;
+  // The hidden state of batch.hidden[index] of the last Forward: fp32 [hidden size], valid until the next. Requires: a rank with
+  // the head.
   virtual std::span<const float> Hidden(int index) const = 0;
 };
 

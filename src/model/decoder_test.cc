@@ -41,7 +41,7 @@ Outcome RunModel(const TinyShape& shape, std::optional<kernels::Arithmetic> arit
   std::vector<std::int32_t> outputs;
   for (int i = 0; i < token_count; ++i) outputs.push_back(i);
   const BatchRow row{0, token_count, 0, blocks};
-  const auto ours = (*decoder)->Forward({tokens, {&row, 1}, outputs});
+  const auto ours = (*decoder)->Forward({tokens, {&row, 1}, outputs}).value();
   const std::vector<double> theirs = file.Forward(tokens);
   Outcome outcome;
   outcome.error = 0;

@@ -26,9 +26,13 @@ Result<kernels::KernelPath> PathOf(const LoadOptions& options) {
                       "kernels");
 }
 
+Share ShareIn(const formats::ModelFile& file, const LoadOptions& options) {
+  return options.share ? *options.share : WholeShare(file.config());
+}
+
 Result<WeightPlan> PlanOf(const formats::ModelFile& file, const LoadOptions& options, ModelWeights& weights) {
   SKEIN_ASSIGN_OR_RETURN(const Architecture* architecture, ArchitectureOf(file.config()));
-  SKEIN_ASSIGN_OR_RETURN(WeightPlan plan, architecture->plan_weights(file, weights));
+  SKEIN_ASSIGN_OR_RETURN(WeightPlan plan, architecture->plan_weights(file, ShareIn(file, options), weights));
   SKEIN_RETURN_IF_ERROR(ChooseArithmetic(options.arithmetic, kernels::AvailablePaths().front(), plan));
   return plan;
 }
@@ -39,6 +43,8 @@ Result<std::unique_ptr<Model>> Model::Load(const formats::ModelFile& file, const
                                            kernels::ThreadPool& pool) {
   auto model = std::make_unique<Model>();
   model->config_ = file.config();
+  model->share_ = ShareIn(file, options);
+  model->local_ = LocalConfig(model->config_, model->share_);
   SKEIN_ASSIGN_OR_RETURN(model->architecture_, ArchitectureOf(file.config()));
   SKEIN_ASSIGN_OR_RETURN(model->path_, PathOf(options));
   SKEIN_ASSIGN_OR_RETURN(const WeightPlan plan, PlanOf(file, options, model->weights_));
@@ -64,14 +70,15 @@ Result<MemoryAnswer> EstimateMemory(const formats::ModelFile& file, const Memory
   MemoryAnswer answer;
   answer.arithmetic = plan.arithmetic;
   answer.kv_type = question.kv_type.value_or(DefaultKvType(plan.arithmetic));
-  answer.frame_bytes = KvStore::FrameBytes(file.config(), answer.kv_type);
+  const Share share = ShareIn(file, question.options);
+  answer.frame_bytes = KvStore::FrameBytes(LocalConfig(file.config(), share), answer.kv_type);
   answer.need.weights_bytes = plan.PackedBytes();
   answer.need.kv_bytes_per_token = answer.frame_bytes / kernels::kFrameTokens;
   answer.need.kv_bytes = answer.frame_bytes * question.frames;
   const Decoder::Limits limits{question.step_tokens, question.step_outputs};
   answer.need.scratch_bytes =
       std::max(PackerScratchBytes(plan, question.threads),
-               architecture->scratch_bytes(file.config(), limits, question.threads, question.frames));
+               architecture->scratch_bytes(file.config(), share, limits, question.threads, question.frames));
   return answer;
 }
 

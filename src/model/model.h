@@ -16,6 +16,7 @@
 #include "kernels/threads/thread_pool.h"
 #include "model/memory.h"
 #include "model/packer.h"
+#include "model/share.h"
 #include "model/weights.h"
 
 namespace skein::model {
@@ -27,6 +28,7 @@ struct LoadOptions {
   std::optional<kernels::KernelPath> path;        // absent: the best of this machine
   std::string packed_cache;                       // a folder for packed weights (packed_cache.h); empty: none
   LoadProgress progress;                          // may be empty
+  std::optional<Share> share;                     // of this rank; absent: the whole model
   std::uint64_t memory_limit = 0;                 // bytes that may be taken; 0: what AvailableMemory says
   std::uint64_t other_bytes = 0;                  // that the caller will take besides (KV cache, decoder scratch)
 };
@@ -38,7 +40,9 @@ class Model {
   static Result<std::unique_ptr<Model>> Load(const formats::ModelFile& file, const LoadOptions& options,
                                              kernels::ThreadPool& pool);
 
-  const formats::ModelConfig& config() const { return config_; }
+  const formats::ModelConfig& config() const { return config_; }  // of the whole model
+  const Share& share() const { return share_; }
+  const formats::ModelConfig& local() const { return local_; }  // of this rank's share
   const Architecture& architecture() const { return *architecture_; }
   kernels::Arithmetic arithmetic() const { return arithmetic_; }
   // The arithmetic of attention over keys stored as `type`; nothing when they do not go together. It is the model's own,
@@ -51,7 +55,8 @@ class Model {
   const CacheUse& cache_use() const { return cache_use_; }
 
  private:
-  formats::ModelConfig config_;
+  formats::ModelConfig config_, local_;
+  Share share_;
   const Architecture* architecture_ = nullptr;
   kernels::Arithmetic arithmetic_ = kernels::Arithmetic::kExact;
   bool arithmetic_asked_ = false;  // by name, not `auto`

@@ -50,7 +50,7 @@ struct Runner {
     LoadOptions options;
     options.arithmetic = arithmetic;
     SKEIN_ASSIGN_OR_RETURN(model, Model::Load(*file, options, pool));
-    SKEIN_ASSIGN_OR_RETURN(kv, KvStore::Create(model->config(), DefaultKvType(model->arithmetic()), 8));
+    SKEIN_ASSIGN_OR_RETURN(kv, KvStore::Create(model->local(), DefaultKvType(model->arithmetic()), 8));
     SKEIN_ASSIGN_OR_RETURN(decoder, Decoder::Create(*model, *kv, pool, {.tokens = 64, .outputs = 64}));
     return OkStatus();
   }
@@ -64,7 +64,7 @@ struct Runner {
       std::vector<std::int32_t> outputs(count);
       for (std::size_t i = 0; i < count; ++i) outputs[i] = static_cast<std::int32_t>(i);
       const BatchRow row{0, static_cast<std::int32_t>(count), static_cast<std::int32_t>(begin), blocks};
-      const auto logits = decoder->Forward({std::span(tokens).subspan(begin, count), {&row, 1}, outputs});
+      const auto logits = decoder->Forward({std::span(tokens).subspan(begin, count), {&row, 1}, outputs}).value();
       all.insert(all.end(), logits.begin(), logits.end());
     }
     return all;

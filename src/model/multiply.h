@@ -39,6 +39,23 @@ inline Pieces CutPieces(int panels, int rows, int workers, int unit) {
   return cut;
 }
 
+// The same work for slices: `run(panel_begin, panel_end, row_begin, row_end)` is called for this worker's parts of `panels` x `rows`.
+template <typename Run>
+void ForEachPart(kernels::Worker& worker, int counter, int panels, int rows, Run run) {
+  if (rows <= kSharedRows || worker.count() == 1) {
+    const auto share = worker.ShareOf(panels);
+    if (share.begin < share.end) run(share.begin, share.end, 0, rows);
+    return;
+  }
+  const Pieces cut = CutPieces(panels, rows, worker.count(), 1);
+  for (;;) {
+    const int piece = worker.TakeFrom(counter, cut.count(), 1).begin;
+    if (piece >= cut.count()) return;
+    const int panel = piece / cut.row_pieces * cut.panels, row = piece % cut.row_pieces * cut.rows;
+    run(panel, std::min(panel + cut.panels, panels), row, std::min(row + cut.rows, rows));
+  }
+}
+
 // One worker's part of `matrices` x rows [0, rows) of `inputs`. `sink` is a context with first_column, columns and a
 // static Take (sinks.h). `after(panel_begin, panel_end, row_begin, row_end)` is called when a part has gone to the sink.
 // Requires: counter `counter` of the pool is at zero.

@@ -47,9 +47,12 @@ void ForEachPiece(kernels::ThreadPool& pool, std::uint64_t bytes, Take take) {
 std::uint64_t KeyOf(const formats::ModelFile& file, const WeightPlan& plan, kernels::KernelPath path) {
   std::string facts = fmt::format("{}|{}|{}", file.identity(), NameOf(plan.arithmetic), NameOf(path));
   for (const MatrixPlan& matrix : plan.matrices) {
-    facts += fmt::format("|{} {} {} {} {}", matrix.name, NameOf(matrix.format), NameOf(matrix.arithmetic),
-                         matrix.rows.outputs(), matrix.cells.k);
-    for (const kernels::Cell& cell : matrix.cells.cells) facts += fmt::format(" {}+{}", cell.begin, cell.count);
+    facts += fmt::format("|{} {} {} {}", matrix.name, NameOf(matrix.format), NameOf(matrix.arithmetic), matrix.rows.outputs());
+    for (const RowSource& source : matrix.rows.sources) facts += fmt::format(" {}", source.first_row);
+    for (const kernels::Cells& slice : matrix.slices) {
+      facts += fmt::format(" {}/{}", slice.first_column, slice.k);
+      for (const kernels::Cell& cell : slice.cells) facts += fmt::format(" {}+{}", cell.begin, cell.count);
+    }
   }
   return HashBytes(std::as_bytes(std::span(facts)));
 }

@@ -112,7 +112,7 @@ TEST_F(PackedCacheTest, DamagedAndForeignFilesAreReplaced) {
 TEST_F(PackedCacheTest, PanelsOfAnotherKindAreNotUsed) {
   const TinyModel file(kShape);
   ModelWeights weights;
-  Result<WeightPlan> plan = FindArchitecture(file.config().architecture)->plan_weights(file, weights);
+  Result<WeightPlan> plan = FindArchitecture(file.config().architecture)->plan_weights(file, WholeShare(file.config()), weights);
   ASSERT_TRUE(plan.ok());
   const kernels::KernelPath path = kernels::AvailablePaths().front();
   ASSERT_TRUE(ChooseArithmetic(std::nullopt, path, *plan).ok());

@@ -24,7 +24,7 @@ constexpr std::uint64_t kPieceBytes = 512 << 10;  // about; at least one panel
 
 struct Piece {
   const MatrixPlan* plan = nullptr;
-  kernels::PackedLinear* packed = nullptr;
+  Matrix* slices = nullptr;  // [plan->slices.size()]
   int panel_begin = 0, panel_end = 0;
 };
 
@@ -35,7 +35,7 @@ struct Span {
 };
 
 std::uint64_t BytesOfRow(const MatrixPlan& plan) {
-  return RowBytes(plan.dtype, static_cast<std::uint64_t>(plan.cells.k)).value_or(0);
+  return RowBytes(plan.dtype, static_cast<std::uint64_t>(plan.slices.front().row_columns)).value_or(0);
 }
 
 int PanelsInPiece(const MatrixPlan& plan) {
@@ -114,7 +114,9 @@ class Packing {
         return;
       }
       for (int panel = piece.panel_begin; panel < piece.panel_end; ++panel) {
-        PackFrom(spans, *piece.plan, panel, *piece.packed, panel);
+        for (std::size_t slice = 0; slice < piece.plan->slices.size(); ++slice) {
+          PackFrom(spans, *piece.plan, panel, piece.slices[slice].packed, panel);
+        }
       }
       done_.fetch_add(BytesOf(piece), std::memory_order_relaxed);
       if (worker.index() == 0 && progress_) progress_(done_.load(std::memory_order_relaxed), total_);
@@ -140,32 +142,34 @@ bool SamePanels(const formats::ModelFile& file, const std::vector<Piece>& wholes
     std::vector<Span> spans(3);
     for (std::size_t i = next.fetch_add(1); i < wholes.size() && same.load(); i = next.fetch_add(1)) {
       Piece piece = wholes[i];
-      piece.panel_begin = piece.packed->panels() / 2;
+      const kernels::PackedLinear& packed = piece.slices[piece.plan->slices.size() / 2].packed;
+      piece.panel_begin = packed.panels() / 2;
       piece.panel_end = piece.panel_begin + 1;
-      Result<kernels::PackedLinear> anew =
-          kernels::PackedLinear::Allocate(piece.packed->format(), kernels::kPanelWidth, piece.packed->cells());
+      Result<kernels::PackedLinear> anew = kernels::PackedLinear::Allocate(packed.format(), kernels::kPanelWidth, packed.cells());
       if (!anew.ok() || !ReadSpans(file, piece, spans).ok()) {
         same.store(false);
         return;
       }
       PackFrom(spans, *piece.plan, piece.panel_begin, *anew, 0);
-      if (std::memcmp(anew->panel(0), piece.packed->panel(piece.panel_begin), anew->bytes()) != 0) same.store(false);
+      if (std::memcmp(anew->panel(0), packed.panel(piece.panel_begin), anew->bytes()) != 0) same.store(false);
     }
   });
   return same.load();
 }
 
-// Vectors are small: read on one thread. Any type is widened, by packing it as a matrix of one column.
+// Vectors are small: read whole, on one thread. Any type is widened, by packing it as a matrix of one column.
 Status ReadVector(const formats::ModelFile& file, const VectorPlan& plan) {
   std::vector<std::vector<float>> values;
   for (const RowSource& source : plan.rows.sources) {
-    values.emplace_back(static_cast<std::size_t>(source.rows), 0.0f);
+    const int elements = source.tensor == nullptr ? source.first_row + source.rows
+                                                  : static_cast<int>(source.tensor->shape.back());
+    values.emplace_back(static_cast<std::size_t>(elements), 0.0f);
     if (source.tensor == nullptr) continue;  // the file has no such vector: zeros
     const formats::TensorInfo& tensor = *source.tensor;
     std::vector<std::byte> bytes(tensor.bytes);
     SKEIN_RETURN_IF_ERROR(file.Read(tensor, 0, bytes));
     SKEIN_ASSIGN_OR_RETURN(auto row, kernels::PackedLinear::Allocate(kernels::WeightFormat::kF32, 1,
-                                                                     kernels::MakeCells(source.rows, 0)));
+                                                                     kernels::MakeCells(elements, 0)));
     row.PackPanel(0, tensor.dtype, {bytes.data()});
     row.DequantizeRow(0, values.back().data());
   }
@@ -189,20 +193,27 @@ Result<CacheUse> PackWeights(const formats::ModelFile& file, const WeightPlan& p
   if (!all.ok()) return all.status().WithContext("weights");
   memory = std::move(all).value();
   std::byte* place = memory.data();
+  std::vector<std::size_t> firsts;  // of a plan's matrices in `into`
   for (const MatrixPlan& matrix : plan.matrices) {
-    kernels::PackedLinear packed =
-        kernels::PackedLinear::Place(matrix.format, matrix.rows.outputs(), matrix.cells, place);
-    place += packed.bytes();
-    matrix.into->push_back({.packed = std::move(packed),
-                            .arithmetic = matrix.arithmetic,
-                            .kernel = kernels::SelectLinear(request.path, matrix.format, matrix.arithmetic),
-                            .first_column = matrix.first_column});
+    firsts.push_back(matrix.into->size());
+    const int outputs = matrix.rows.outputs();
+    // Slices stand panel by panel: whoever multiplies reads on in one stream.
+    const std::size_t stride = matrix.Bytes() / static_cast<std::size_t>((outputs + kernels::kPanelWidth - 1) / kernels::kPanelWidth);
+    std::byte* slice_place = place;
+    for (const kernels::Cells& slice : matrix.slices) {
+      kernels::PackedLinear packed = kernels::PackedLinear::Place(matrix.format, outputs, slice, slice_place, stride);
+      slice_place += packed.panel_bytes();
+      matrix.into->push_back({.packed = std::move(packed),
+                              .arithmetic = matrix.arithmetic,
+                              .kernel = kernels::SelectLinear(request.path, matrix.format, matrix.arithmetic),
+                              .first_column = matrix.first_column});
+    }
+    place += matrix.Bytes();
   }
   std::vector<Piece> wholes;
-  for (const MatrixPlan& matrix : plan.matrices) {
-    const auto same = std::find_if(matrix.into->begin(), matrix.into->end(),
-                                   [&](const Matrix& m) { return m.first_column == matrix.first_column; });
-    wholes.push_back({&matrix, &same->packed, 0, same->packed.panels()});
+  for (std::size_t i = 0; i < plan.matrices.size(); ++i) {
+    Matrix* slices = plan.matrices[i].into->data() + firsts[i];
+    wholes.push_back({&plan.matrices[i], slices, 0, slices->packed.panels()});
   }
   CacheUse use;
   std::optional<PackedCache> cache;
@@ -219,7 +230,7 @@ Result<CacheUse> PackWeights(const formats::ModelFile& file, const WeightPlan& p
   for (const Piece& whole : wholes) {
     const int step = PanelsInPiece(*whole.plan);
     for (int panel = 0; panel < whole.panel_end; panel += step) {
-      pieces.push_back({whole.plan, whole.packed, panel, std::min(whole.panel_end, panel + step)});
+      pieces.push_back({whole.plan, whole.slices, panel, std::min(whole.panel_end, panel + step)});
     }
   }
   SKEIN_RETURN_IF_ERROR(Packing(file, pieces, request.progress).Run(pool));

@@ -64,7 +64,7 @@ class Lab {
         if (position >= begin && position < begin + count) outputs.push_back(position - begin);
       }
       const BatchRow row{0, count, begin, blocks};
-      const auto logits = decoder->Forward({std::span(tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)), {&row, 1}, outputs});
+      const auto logits = decoder->Forward({std::span(tokens).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count)), {&row, 1}, outputs}).value();
       all.insert(all.end(), logits.begin(), logits.end());
     }
     return all;
@@ -96,7 +96,7 @@ class Lab {
       for (int t = 0; t < count; ++t) batch_tokens.push_back(static_cast<TokenId>(random() % 70));
       if (random() % 2 == 0) outputs.push_back(first);
     }
-    const auto logits = decoder->Forward({batch_tokens, rows, outputs});
+    const auto logits = decoder->Forward({batch_tokens, rows, outputs}).value();
     std::size_t at = 0;
     while (outputs[at] != rows[static_cast<std::size_t>(place)].first_token) ++at;
     const auto own = logits.subspan(at * 70, 70);

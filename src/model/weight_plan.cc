@@ -8,6 +8,7 @@
 namespace skein::model {
 
 int RowSource::FileRow(int row) const {
+  row += first_row;
   if (head_dim == 0) return row;
   const int place = row % head_dim;
   if (place >= rotated) return row;
@@ -29,7 +30,8 @@ Origin RowMap::OriginOf(int output) const {
   if (interleaved) {
     const int source = output / kInterleave % 2;
     const int row = output / (2 * kInterleave) * kInterleave + output % kInterleave;
-    return {source, row < sources[static_cast<std::size_t>(source)].rows ? row : -1};
+    const RowSource& from = sources[static_cast<std::size_t>(source)];
+    return {source, row < from.rows ? from.FileRow(row) : -1};
   }
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (output < sources[i].rows) return {static_cast<int>(i), sources[i].FileRow(output)};
@@ -38,11 +40,21 @@ Origin RowMap::OriginOf(int output) const {
   return {0, -1};
 }
 
+int MatrixPlan::columns() const {
+  int count = 0;
+  for (const kernels::Cells& slice : slices) count += slice.k;
+  return count;
+}
+
+std::uint64_t MatrixPlan::Bytes() const {
+  std::uint64_t bytes = 0;
+  for (const kernels::Cells& slice : slices) bytes += kernels::PackedLinear::PackedBytes(format, rows.outputs(), slice);
+  return bytes;
+}
+
 std::uint64_t WeightPlan::MatrixBytes() const {
   std::uint64_t bytes = 0;
-  for (const MatrixPlan& matrix : matrices) {
-    bytes += kernels::PackedLinear::PackedBytes(matrix.format, matrix.rows.outputs(), matrix.cells);
-  }
+  for (const MatrixPlan& matrix : matrices) bytes += matrix.Bytes();
   return bytes;
 }
 
@@ -59,7 +71,7 @@ Status ChooseArithmetic(std::optional<kernels::Arithmetic> wanted, kernels::Kern
     for (const MatrixPlan& matrix : plan.matrices) {
       if (!matrix.multiplied) continue;
       const auto format = static_cast<std::size_t>(matrix.format);
-      weights[format] += static_cast<std::uint64_t>(matrix.rows.outputs()) * static_cast<std::uint64_t>(matrix.cells.k);
+      weights[format] += static_cast<std::uint64_t>(matrix.rows.outputs()) * static_cast<std::uint64_t>(matrix.columns());
       if (weights[format] > weights[most]) most = format;
     }
     plan.arithmetic = kernels::DefaultArithmetic(static_cast<kernels::WeightFormat>(most), best);

@@ -25,6 +25,7 @@ struct RowSource {
   int rows = 0;
   int head_dim = 0;  // 0: as it stands
   int rotated = 0;   // rows of each head that form pairs; the rest stands as it is
+  int first_row = 0;  // of the tensor's rows in the order that is wanted
 
   // The tensor's row for row `row` of this source.
   int FileRow(int row) const;
@@ -52,10 +53,15 @@ struct MatrixPlan {
   DType dtype = DType::kF32;  // of all its sources
   kernels::WeightFormat format = kernels::WeightFormat::kF32;
   kernels::Arithmetic arithmetic = kernels::Arithmetic::kExact;
-  kernels::Cells cells;
+  // The columns that are multiplied at once; in layout-deterministic mode each slice becomes a matrix of its own, and their panels lie
+  // side by side.
+  std::vector<kernels::Cells> slices;
   int first_column = 0;
   bool multiplied = true;  // false: rows are only looked up
-  std::vector<Matrix>* into = nullptr;  // where it is appended
+  std::vector<Matrix>* into = nullptr;  // where they are appended
+
+  int columns() const;         // of all slices
+  std::uint64_t Bytes() const;  // packed
 };
 
 struct VectorPlan {

@@ -24,14 +24,17 @@ struct LayerWeights {
   std::vector<float> attention_norm;     // [hidden]
   std::vector<float> feed_forward_norm;  // [hidden]
   std::vector<Matrix> qkv;               // columns q | k | v; several when the types differ
-  std::vector<Matrix> o;                 // one
+  std::vector<Matrix> o;                 // one; or one for each slice of its inputs
   // One matrix, 16 columns of gate and the same 16 of up in every panel; or, when their types differ, gate, then up
   // from column feed_forward on.
   std::vector<Matrix> gate_up;
-  std::vector<Matrix> down;              // one
+  std::vector<Matrix> down;              // as o
+  // Of the inputs of all of o's and of all of down's matrices.
+  kernels::Cells o_inputs, down_inputs;
   // Biases in the order of the phase's columns; empty: none.
   std::vector<float> qkv_bias, o_bias, gate_up_bias, down_bias;
 
+  // Requires: there are columns.
   bool interleaved() const { return gate_up.size() == 1; }
 };
 

@@ -38,6 +38,7 @@ Activations::Activations(Arithmetic arithmetic, const Cells& cells, int rows)
   // of a first-level cache.
   const std::ptrdiff_t lines = (cells.stored_columns() * ElementBytes(arithmetic) + kLine - 1) / kLine;
   value_stride_ = (lines | 1) * kLine;
+  cell_bytes_ = kCellWidth * ElementBytes(arithmetic);
   values_ = Zeros(rows * value_stride_);
   if (arithmetic != Arithmetic::kInt8G32) return;
   scale_stride_ = (cells.count() + 15) / 16 * 16;

@@ -56,12 +56,14 @@ class Activations {
   const std::uint8_t* uneven(int row) const { return uneven_.as<std::uint8_t>() + row * uneven_stride_; }
   std::ptrdiff_t uneven_stride() const { return uneven_stride_; }
   std::ptrdiff_t value_stride_bytes() const { return value_stride_; }
+  std::ptrdiff_t cell_bytes() const { return cell_bytes_; }  // of the values of one cell
 
  private:
   Arithmetic arithmetic_ = Arithmetic::kExact;
   const Cells* cells_ = nullptr;  // not owned: the packed matrix's, which outlives this
   int rows_ = 0;
   std::ptrdiff_t value_stride_ = 0;  // bytes
+  std::ptrdiff_t cell_bytes_ = 0;
   std::ptrdiff_t scale_stride_ = 0;  // elements
   std::ptrdiff_t uneven_stride_ = 0;
   Buffer values_, scales_, scaled_sums_, sums_;

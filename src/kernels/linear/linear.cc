@@ -22,24 +22,26 @@ void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Acti
   if (panel_begin >= panel_end || row_begin >= row_end) return;
   LinearTask task;
   task.panels = weights.panel(0);
-  task.panel_bytes = weights.panel_bytes();
+  task.panel_stride = weights.panel_stride();
   task.format = weights.format();
   task.cells = weights.cells().count();
   task.panel_begin = panel_begin;
   task.panel_end = panel_end;
   task.row_begin = row_begin;
   task.row_end = row_end;
-  task.values = reinterpret_cast<const std::byte*>(input.q(0));
+  const int first_cell = weights.cells().first_cell;
+  SKEIN_DCHECK(first_cell + task.cells <= input.cells().count());
+  task.values = reinterpret_cast<const std::byte*>(input.q(0)) + first_cell * input.cell_bytes();
   task.value_stride = input.value_stride_bytes();
   if (input.arithmetic() == Arithmetic::kInt8G32) {
-    task.scales = input.scale(0);
-    task.scaled_sums = input.scaled_sum(0);
-    task.sums = input.sum(0);
+    task.scales = input.scale(0) + first_cell;
+    task.scaled_sums = input.scaled_sum(0) + first_cell;
+    task.sums = input.sum(0) + first_cell;
     task.scale_stride = input.rows() > 1 ? input.scale(1) - input.scale(0) : 0;
-    task.uneven = input.uneven(0);
+    task.uneven = input.uneven(0) + first_cell;
     task.uneven_stride = input.uneven_stride();
-    task.residuals = input.residual(0);
-    task.residual_sums = input.residual_sum(0);
+    task.residuals = input.residual(0) + first_cell * input.cell_bytes();
+    task.residual_sums = input.residual_sum(0) + first_cell;
   }
   task.take = sink.take;
   task.context = sink.context;

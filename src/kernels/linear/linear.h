@@ -25,7 +25,7 @@ struct LinearKernel {
   std::string_view name;  // "amx/bf16t/w4min"
   // Computes panels [panel_begin, panel_end) for rows [row_begin, row_end). `scratch` belongs to the calling worker
   // and has ScratchBytes() bytes, aligned to 64. Calls sink.take for pieces of at most 64 rows, in any order.
-  // Requires: input.arithmetic() is the kernel's, input.cells() are the matrix's cells.
+  // Requires: input.arithmetic() is the kernel's; the matrix's cells are input.cells() from its first_cell on.
   void (*run)(const PackedLinear& weights, int panel_begin, int panel_end, const Activations& input, int row_begin,
               int row_end, const LinearSink& sink, std::byte* scratch) = nullptr;
   std::size_t (*scratch_bytes)(const Cells& cells) = nullptr;

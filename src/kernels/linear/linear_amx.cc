@@ -223,7 +223,7 @@ class Runner {
   void RunPanel(int row, int rows, int panel, int place, int pair, int pair_end) {
     Block<format> block;
     block.constants = &constants_;
-    block.panel = task_.panels + task_.panel_bytes * static_cast<std::size_t>(panel);
+    block.panel = task_.panels + task_.panel_stride * static_cast<std::size_t>(panel);
     block.tiles = tiles_;
     block.ring_mask = rows <= kBlockRows ? 2 * kBatchPairs - 1 : -1;
     block.pair_begin = pair;

@@ -152,7 +152,7 @@ template <WeightFormat format>
 void LinearAvx2Int8G32(const LinearTask& task) {
   auto* sums = reinterpret_cast<float*>(task.scratch + kSumsAt);
   for (int index = task.panel_begin; index < task.panel_end; ++index) {
-    const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
+    const std::byte* panel = task.panels + task.panel_stride * static_cast<std::size_t>(index);
     for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
       const int rows = Less(kPieceRows, task.row_end - row);
       int r = 0;

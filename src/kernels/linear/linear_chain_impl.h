@@ -203,7 +203,7 @@ void RunChains(const LinearTask& task) {
   auto* inputs = reinterpret_cast<float*>(task.scratch + kInputsAt);
   auto* sums = reinterpret_cast<float*>(task.scratch + kSumsAt);
   for (int index = task.panel_begin; index < task.panel_end; ++index) {
-    const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
+    const std::byte* panel = task.panels + task.panel_stride * static_cast<std::size_t>(index);
     for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
       const int rows = Less(kPieceRows, task.row_end - row);
       for (int i = 0; i < rows * kWidth; i += V::kLanes) V::StoreF(sums + i, V::Zero());

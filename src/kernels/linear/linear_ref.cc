@@ -85,7 +85,7 @@ float Bf16TWeight(const QuantisedColumn& column, int q) {
 template <typename AddCell, typename Finish>
 void ForPieces(const LinearTask& task, AddCell add_cell, Finish finish) {
   for (int index = task.panel_begin; index < task.panel_end; ++index) {
-    const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
+    const std::byte* panel = task.panels + task.panel_stride * static_cast<std::size_t>(index);
     for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
       const int rows = task.row_end - row < kPieceRows ? task.row_end - row : kPieceRows;
       std::array<float, kPieceRows * kWidth> tile = {};

@@ -17,7 +17,7 @@ inline constexpr int kPieceRows = 64;  // a sink takes at most this many rows at
 
 struct LinearTask {
   const std::byte* panels = nullptr;  // panel 0
-  std::size_t panel_bytes = 0;
+  std::size_t panel_stride = 0;       // bytes from panel to panel
   WeightFormat format = WeightFormat::kF32;
   int cells = 0;  // stored cells, even
   int panel_begin = 0, panel_end = 0;

@@ -116,6 +116,39 @@ TEST_F(LinearTest, RowsAndPanelsDoNotDependOnTheRest) {
   }
 }
 
+// Would break: in the layout-deterministic mode a mesh of ranks answers differently from one rank, or a kernel path from another.
+TEST_F(LinearTest, ASliceHasTheSameBitsOnWhicheverRankItIs) {
+  constexpr int kRows = 35;
+  constexpr int kOutputs = 70;
+  for (const int width : {80, 96, 64}) {
+    const int k = 4 * width - width / 2, cut = 2 * width;
+    const SlicedCells whole = MakeSlicedCells(k, width, 0, k), part = MakeSlicedCells(k, width, cut, k);
+    const std::vector<float> x = RandomRows(kRows, k, 8);
+    std::vector<float> x_part;
+    for (int row = 0; row < kRows; ++row) x_part.insert(x_part.end(), x.begin() + row * k + cut, x.begin() + (row + 1) * k);
+    for (const WeightFormat format : kFormats) {
+      const FileMatrix matrix = RandomMatrix(FileTypeOf(format), kOutputs, k, 9);
+      for (const Arithmetic arithmetic : kArithmetics) {
+        if (!HasArithmetic(format, arithmetic)) continue;
+        Activations input(arithmetic, whole.inputs, kRows), input_part(arithmetic, part.inputs, kRows);
+        PrepareRows(x, input);
+        PrepareRows(x_part, input_part);
+        for (std::size_t slice = 0; slice < part.slices.size(); ++slice) {
+          const PackedLinear weights = Pack(matrix, format, kOutputs, whole.slices[slice + 2]);
+          const PackedLinear weights_part = Pack(matrix, format, kOutputs, part.slices[slice]);
+          const Collected want = RunAll(SelectLinear(KernelPath::kRef, format, arithmetic), weights, input);
+          for (const KernelPath path : AvailablePaths()) {
+            const LinearKernel kernel = SelectLinear(path, format, arithmetic);
+            ExpectSameBits(RunAll(kernel, weights_part, input_part), want, std::string(kernel.name) + " width " + std::to_string(width));
+            ExpectSameBits(RunAll(kernel, weights, input), want, std::string(kernel.name) + " width " + std::to_string(width));
+            if (HasFatalFailure()) return;
+          }
+        }
+      }
+    }
+  }
+}
+
 // Would break: answers drift from the model's by more than the rounding that an arithmetic is named after.
 TEST_F(LinearTest, ArithmeticsAreCloseToTheProduct) {
   constexpr int kK = 576;

@@ -127,8 +127,13 @@ void AddResiduals(const LinearTask& task, const std::byte* panel, int row_begin,
   const float* column_scales = ColumnScalesOf(format, panel, task.cells);
   const std::uint8_t* flags = task.uneven + row_begin * task.uneven_stride;
   for (int base = 0; base < task.cells; base += 64) {
+    // Behind these cells may stand others, where they are a slice of a row's.
+    const int here = task.cells - base;
+    const __mmask64 ours = here >= 64 ? ~__mmask64{0} : (__mmask64{1} << here) - 1;
     __m512i any = _mm512_setzero_si512();
-    for (int r = 0; r < rows; ++r) any = _mm512_or_si512(any, _mm512_loadu_si512(flags + r * task.uneven_stride + base));
+    for (int r = 0; r < rows; ++r) {
+      any = _mm512_or_si512(any, _mm512_maskz_loadu_epi8(ours, flags + r * task.uneven_stride + base));
+    }
     for (std::uint64_t uneven = _mm512_test_epi8_mask(any, any); uneven != 0; uneven &= uneven - 1) {
       const int cell = base + __builtin_ctzll(uneven);
       const QuantisedCell from = QuantisedCellOf(format, panel, cell);
@@ -179,7 +184,7 @@ template <WeightFormat format>
 void LinearVnniInt8G32(const LinearTask& task) {
   auto* tile = reinterpret_cast<float*>(task.scratch);  // [64, 32]
   for (int index = task.panel_begin; index < task.panel_end; ++index) {
-    const std::byte* panel = task.panels + task.panel_bytes * static_cast<std::size_t>(index);
+    const std::byte* panel = task.panels + task.panel_stride * static_cast<std::size_t>(index);
     for (int row = task.row_begin; row < task.row_end; row += kPieceRows) {
       const int rows = task.row_end - row < kPieceRows ? task.row_end - row : kPieceRows;
       // Blocks of nearly equal size: 4 + 4 rows rather than 6 + 2.

@@ -64,7 +64,7 @@ Result<PackedLinear> PackedLinear::Allocate(WeightFormat format, int outputs, Ce
   return packed;
 }
 
-PackedLinear PackedLinear::Place(WeightFormat format, int outputs, Cells cells, std::byte* memory) {
+PackedLinear PackedLinear::Place(WeightFormat format, int outputs, Cells cells, std::byte* memory, std::size_t stride) {
   SKEIN_CHECK(outputs > 0);
   SKEIN_CHECK(cells.count() % 2 == 0);
   SKEIN_CHECK(reinterpret_cast<std::uintptr_t>(memory) % 64 == 0);
@@ -73,6 +73,7 @@ PackedLinear PackedLinear::Place(WeightFormat format, int outputs, Cells cells, 
   packed.format_ = format;
   packed.outputs_ = outputs;
   packed.panel_bytes_ = PanelBytes(format, cells.count());
+  packed.panel_stride_ = stride == 0 ? packed.panel_bytes_ : stride;
   packed.cells_ = std::move(cells);
   return packed;
 }
@@ -85,9 +86,10 @@ void PackedLinear::PackPanel(int index, DType dtype, const std::array<const std:
                      .dtype = dtype,
                      .cells = cells_.cells.data(),
                      .cell_count = cells_.count(),
-                     .row_columns = cells_.k};
+                     .first_column = cells_.first_column,
+                     .row_columns = cells_.row_columns};
   std::copy(rows.begin(), rows.end(), source.rows);
-  pack(source, memory_ + static_cast<std::size_t>(index) * panel_bytes_);
+  pack(source, memory_ + static_cast<std::size_t>(index) * panel_stride_);
 }
 
 void PackedLinear::DequantizeRow(int output, float* into) const {

@@ -41,11 +41,12 @@ class PackedLinear {
   // The same in memory that somebody else owns and that outlives this: PackedBytes() bytes of zeros, aligned to 64. Many
   // small matrices in one large Buffer lie in huge pages; each in a buffer of its own they would not, and reading them
   // takes twice the time.
-  static PackedLinear Place(WeightFormat format, int outputs, Cells cells, std::byte* memory);
+  // Panels are `stride` bytes apart (0: they follow each other): those of several matrices may lie side by side.
+  static PackedLinear Place(WeightFormat format, int outputs, Cells cells, std::byte* memory, std::size_t stride = 0);
   static std::size_t PackedBytes(WeightFormat format, int outputs, const Cells& cells);
 
   // Packs one panel from 32 rows of W as the file stores them (nullptr: a row of zeros), each of type `dtype` with
-  // cells().k columns. Thread rule: different panels may be packed at the same time.
+  // cells().row_columns columns. Thread rule: different panels may be packed at the same time.
   // Requires: PackedFormatOf(dtype) == format(), or format() == kF32 (any dtype is dequantised).
   void PackPanel(int panel, DType dtype, const std::array<const std::byte*, kPanelWidth>& rows);
 
@@ -54,7 +55,8 @@ class PackedLinear {
   int panels() const { return (outputs_ + kPanelWidth - 1) / kPanelWidth; }
   const Cells& cells() const { return cells_; }
   std::size_t panel_bytes() const { return panel_bytes_; }
-  const std::byte* panel(int index) const { return memory_ + static_cast<std::size_t>(index) * panel_bytes_; }
+  std::size_t panel_stride() const { return panel_stride_; }
+  const std::byte* panel(int index) const { return memory_ + static_cast<std::size_t>(index) * panel_stride_; }
   std::size_t bytes() const { return static_cast<std::size_t>(panels()) * panel_bytes_; }
 
   // Row `output` as fp32 [k]: the embedding look-up of a tied head, and tests.
@@ -65,6 +67,7 @@ class PackedLinear {
   int outputs_ = 0;
   Cells cells_;
   std::size_t panel_bytes_ = 0;
+  std::size_t panel_stride_ = 0;
   Buffer owned_;                // empty when placed
   std::byte* memory_ = nullptr;
 };

@@ -10,6 +10,8 @@
 //   norm, rounding to inputs
 //   gate and up, SwiGLU, rounding to inputs
 //   down, added to the residual
+// On a mesh, what o and down give is a part of a sum: worker 0 adds up those of all ranks of the tensor axis (two all-reduces a layer, no
+// more), and the residual is received from the pipe stage before and sent to the one behind.
 #include "model/arch/llama_decoder.h"
 
 #include <fmt/format.h>
@@ -24,6 +26,8 @@
 #include "model/multiply.h"
 #include "model/rope.h"
 #include "model/sinks.h"
+#include "model/slice_sums.h"
+#include "model/slice_tree.h"
 #include "model/weight_plan.h"
 
 namespace skein::model {
@@ -61,6 +65,7 @@ struct alignas(64) WorkerState {
   Inputs hidden;                         // a few rows
   FloatRows normed;                      // one row
   FloatRows tile;                        // SwiGluSink's scratch
+  Buffer slice_tiles;                    // SliceSums'
   Buffer scratch;                        // of kernels
 };
 
@@ -68,19 +73,22 @@ int QkvColumns(const ModelConfig& config) { return (config.heads + 2 * config.kv
 
 class LlamaDecoder final : public Decoder {
  public:
-  LlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits)
-      : config_(model.config()),
+  LlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits, RankLinks links)
+      : whole_(model.config()),
+        config_(model.local()),
+        share_(model.share()),
         weights_(model.weights()),
+        links_(links),
         kv_(kv),
         pool_(pool),
         limits_(limits),
         rows_(kernels::SelectRows(model.path())),
         attention_(kernels::SelectAttention(model.path(), *model.AttentionArithmetic(kv.layout().type), kv.layout().type)),
-        group_(config_.heads / config_.kv_heads),
+        group_(whole_.heads / whole_.kv_heads),
         scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))) {}
 
   Status Reserve();
-  std::span<const float> Forward(const Batch& batch) override;
+  Result<std::span<const float>> Forward(const Batch& batch) override;
   std::span<const float> Hidden(int index) const override {
     return {hidden_.row(index), static_cast<std::size_t>(config_.hidden)};
   }
@@ -88,9 +96,36 @@ class LlamaDecoder final : public Decoder {
  private:
   void CheckBatch(const Batch& batch) const;
   void Step(Worker& worker);
+  void Begin(Worker& worker);
   void Embed(Worker& worker);
+  void GatherEmbeddings();
+  // As it is handed from one stage of the pipe to the next.
+  std::span<std::byte> ResidualBytes() {
+    return std::as_writable_bytes(std::span(residual_.row(0), static_cast<std::size_t>(tokens() * residual_.stride())));
+  }
   void AttentionBranch(Worker& worker, int layer);
   void FeedForwardBranch(Worker& worker, const LayerWeights& layer);
+  // Of the slice tree, for sums over ranks.
+  struct Nodes {
+    std::vector<Span> mine;
+    std::vector<std::size_t> of_rank;  // how many each rank has
+    std::vector<Merge> merges;
+    int first_slice = 0;               // of this rank
+    int first = 0;                     // place of mine among all
+    int all = 0;
+  };
+  Nodes NodesOf(int slice_width, int columns, const std::vector<Span>& owned) const;
+  void ReserveHeads();
+  Status ReserveShared();
+  void AddToResidual(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const Nodes& nodes,
+                     const std::vector<float>& bias);
+  void AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const std::vector<float>& bias);
+  void AddNodes(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
+                const std::vector<float>& bias);
+  void AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const std::vector<float>& bias);
+  void Note(const Status& status) {
+    if (status_.ok()) status_ = status;
+  }
   void Head(Worker& worker);
 
   Inputs& PrepareHidden(Worker& worker, const std::vector<float>& norm, const std::vector<Matrix>& matrices, int rows,
@@ -100,6 +135,11 @@ class LlamaDecoder final : public Decoder {
   void AttendSplits(Worker& worker, int layer);
   void Fold(Worker& worker, int layer);
   kernels::AttentionBlock BlockOf(int layer, int kv_head, const Chunk& chunk);
+  // fp32 [splits][rows][2 + head_dim]; there is room for whole groups.
+  float* PartialsOf(const Chunk& chunk, int kv_head) {
+    const std::int64_t floats = std::int64_t{chunk.count} * group_ * (2 + config_.head_dim);
+    return partials_.as<float>() + chunk.partials + std::int64_t{kv_head} * chunk.splits * floats;
+  }
   void PrepareAttended(const LayerWeights& layer, int kv_head, const Chunk& chunk);
   void GateUp(Worker& worker, const LayerWeights& layer);
   void EndPhase(Worker& worker, int counter);
@@ -107,16 +147,24 @@ class LlamaDecoder final : public Decoder {
   WorkerState& StateOf(const Worker& worker) { return workers_[static_cast<std::size_t>(worker.index())]; }
   int tokens() const { return static_cast<int>(batch_.tokens.size()); }
   int outputs() const { return static_cast<int>(batch_.outputs.size()); }
+  bool sharded() const { return links_.tensor != nullptr; }
+  // Queries of a KV head of this share: the first, and how many.
+  int FirstQuery(int kv_head) const { return first_query_[static_cast<std::size_t>(kv_head)]; }
+  int Group(int kv_head) const { return FirstQuery(kv_head + 1) - FirstQuery(kv_head); }
 
-  const ModelConfig& config_;
+  const ModelConfig& whole_;
+  const ModelConfig& config_;  // of the share
+  const Share& share_;
   const ModelWeights& weights_;
+  const RankLinks links_;
   KvStore& kv_;
   kernels::ThreadPool& pool_;
   const Limits limits_;
   const kernels::RowKernels& rows_;
   const kernels::AttentionKernel attention_;
-  const int group_;
+  const int group_;  // query heads of a KV head; a share may have fewer of its first and of its last one
   const float scale_;
+  std::vector<int> first_query_;    // [kv_heads + 1]
   std::vector<int> attended_cell_;  // [kv_heads + 1]: first cell of o's inputs that comes from a KV head's group
   RopeTable rope_;
   BatchLayout layout_;
@@ -132,7 +180,35 @@ class LlamaDecoder final : public Decoder {
   Buffer partials_;        // fp32, cut by layout_
   Buffer logits_;          // fp32 [outputs, vocabulary]
   std::vector<WorkerState> workers_;
+
+  // Of ranks that share layers.
+  FloatRows partial_;              // [tokens, hidden]: this rank's part of a sum over ranks
+  Nodes head_nodes_, column_nodes_;
+  Buffer own_sums_, node_sums_;    // fp32 [this rank's nodes, all nodes][tokens, hidden]
+  std::vector<std::size_t> gathered_bytes_;  // by rank
+  std::vector<float> embedded_, gathered_;   // of the tokens whose rows this rank has; of all
+  std::vector<const float*> next_embedding_;  // by rank, in gathered_
+  Status status_;                  // of communication; worker 0's until the region ends
 };
+
+LlamaDecoder::Nodes LlamaDecoder::NodesOf(int slice_width, int columns, const std::vector<Span>& owned) const {
+  const auto slice_of = [&](int column) { return (column + slice_width - 1) / slice_width; };
+  Nodes nodes;
+  std::vector<Span> all;
+  for (std::size_t rank = 0; rank < owned.size(); ++rank) {
+    const std::vector<Span> own = OwnedNodes(slice_of(columns), {slice_of(owned[rank].begin), slice_of(owned[rank].end)});
+    if (static_cast<int>(rank) == share_.tensor_rank) {
+      nodes.mine = own;
+      nodes.first = static_cast<int>(all.size());
+      nodes.first_slice = slice_of(owned[rank].begin);
+    }
+    nodes.of_rank.push_back(own.size());
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  nodes.all = static_cast<int>(all.size());
+  nodes.merges = MergesOf(slice_of(columns), all);
+  return nodes;
+}
 
 Status LlamaDecoder::Reserve() {
   const std::uint64_t positions = std::min<std::uint64_t>(std::uint64_t{kv_.frames()} * kernels::kFrameTokens, INT32_MAX / 2);
@@ -144,12 +220,12 @@ Status LlamaDecoder::Reserve() {
   SKEIN_RETURN_IF_ERROR(wide_.Reserve(limits_.tokens, config_.feed_forward + kInterleave));
   SKEIN_ASSIGN_OR_RETURN(partials_, Buffer::Allocate(kPartialFloats * sizeof(float)));
   SKEIN_ASSIGN_OR_RETURN(logits_, Buffer::Allocate(sizeof(float) * static_cast<std::size_t>(limits_.outputs) *
-                                                   static_cast<std::size_t>(config_.vocabulary)));
+                                                   static_cast<std::size_t>(std::max(config_.vocabulary, 1))));
   layout_ = BatchLayout(limits_.tokens, config_.kv_heads, std::max(1, attention_.preferred_rows / group_),
                         std::int64_t{group_} * (2 + config_.head_dim), kPartialFloats);
 
   workers_ = std::vector<WorkerState>(static_cast<std::size_t>(pool_.threads()));
-  std::size_t scratch = attention_.scratch_bytes(kv_.layout());
+  std::size_t scratch = attention_.scratch_bytes(kv_.layout()), slices = 0;
   const auto use = [&](const std::vector<Matrix>& matrices) {
     for (const Matrix& matrix : matrices) scratch = std::max(scratch, matrix.kernel.scratch_bytes(matrix.packed.cells()));
   };
@@ -163,27 +239,55 @@ Status LlamaDecoder::Reserve() {
     use_hidden(layer.gate_up);
     use(layer.o);
     use(layer.down);
-    attended_inputs_.Reserve(layer.o, limits_.tokens);
-    wide_inputs_.Reserve(layer.down, limits_.tokens);
-    if (!layer.interleaved() && gate_up_.stride() == 0) {
+    slices = std::max({slices, layer.o.size(), layer.down.size()});
+    attended_inputs_.Reserve(layer.o, layer.o_inputs, limits_.tokens);
+    wide_inputs_.Reserve(layer.down, layer.down_inputs, limits_.tokens);
+    if (!layer.gate_up.empty() && !layer.interleaved() && gate_up_.stride() == 0) {
       SKEIN_RETURN_IF_ERROR(gate_up_.Reserve(limits_.tokens, 2 * config_.feed_forward));
     }
   }
-  use_hidden(weights_.HeadMatrices());
+  if (share_.has_head) use_hidden(weights_.HeadMatrices());
+  const std::size_t tiles = share_.by_slice ? static_cast<std::size_t>(SliceSums::LevelsFor(slices) * SliceSums::kTileFloats) : 16;
   for (WorkerState& worker : workers_) {
     SKEIN_ASSIGN_OR_RETURN(worker.scratch, Buffer::Allocate(std::max<std::size_t>(scratch, 64)));
     SKEIN_RETURN_IF_ERROR(worker.normed.Reserve(1, config_.hidden));
     SKEIN_RETURN_IF_ERROR(worker.tile.Reserve(1, SwiGluSink::kScratchFloats));
+    SKEIN_ASSIGN_OR_RETURN(worker.slice_tiles, Buffer::Allocate(tiles * sizeof(float)));
   }
+  ReserveHeads();
+  return sharded() ? ReserveShared() : OkStatus();
+}
 
-  const kernels::Cells& cells = weights_.layers.front().o.front().packed.cells();
-  for (int head = 0, cell = 0; head <= config_.kv_heads; ++head) {
-    while (cell < cells.count() && cells.cells[static_cast<std::size_t>(cell)].count > 0 &&
-           cells.cells[static_cast<std::size_t>(cell)].begin < head * group_ * config_.head_dim) {
-      ++cell;
-    }
+// Which queries a KV head of this share has, and where their cells are among o's inputs.
+void LlamaDecoder::ReserveHeads() {
+  for (int head = 0; head <= config_.kv_heads; ++head) first_query_.push_back(share_.FirstQuery(whole_, head));
+  if (config_.heads == 0 || weights_.layers.empty()) return;
+  const kernels::Cells& cells = weights_.layers.front().o_inputs;
+  int cell = 0;
+  for (const int query : first_query_) {
+    const auto before = [&](const kernels::Cell& c) { return c.count == 0 || c.begin < query * config_.head_dim; };
+    while (cell < cells.count() && before(cells.cells[static_cast<std::size_t>(cell)])) ++cell;
     attended_cell_.push_back(cell);
   }
+}
+
+// What is needed for sums over ranks.
+Status LlamaDecoder::ReserveShared() {
+  const auto rows = static_cast<std::size_t>(limits_.tokens) * static_cast<std::size_t>(config_.hidden);
+  gathered_bytes_.resize(share_.all_heads.size());
+  embedded_.resize(share_.embeds ? rows : 0);
+  gathered_.resize(share_.embeds ? rows : 0);
+  if (!share_.by_slice) return partial_.Reserve(limits_.tokens, config_.hidden);
+  const auto scaled = [&](std::vector<Span> spans) {
+    for (Span& span : spans) span = {span.begin * config_.head_dim, span.end * config_.head_dim};
+    return spans;
+  };
+  head_nodes_ = NodesOf(config_.head_dim, whole_.heads * config_.head_dim, scaled(share_.all_heads));
+  column_nodes_ = NodesOf(kernels::FeedForwardSliceWidth(whole_.feed_forward), whole_.feed_forward, share_.all_columns);
+  const auto nodes = static_cast<std::size_t>(std::max(head_nodes_.all, column_nodes_.all));
+  SKEIN_ASSIGN_OR_RETURN(node_sums_, Buffer::Allocate(nodes * rows * sizeof(float)));
+  std::size_t most = std::max(head_nodes_.mine.size(), column_nodes_.mine.size());
+  SKEIN_ASSIGN_OR_RETURN(own_sums_, Buffer::Allocate(std::max<std::size_t>(1, most) * rows * sizeof(float)));
   return OkStatus();
 }
 
@@ -202,19 +306,22 @@ void LlamaDecoder::CheckBatch(const Batch& batch) const {
     for (const BlockId block : row.blocks) SKEIN_CHECK(block.value < kv_.blocks());
   }
   SKEIN_CHECK(static_cast<std::size_t>(next) == batch.tokens.size());
-  for (const TokenId token : batch.tokens) SKEIN_CHECK(token >= 0 && token < config_.vocabulary);
+  for (const TokenId token : batch.tokens) SKEIN_CHECK(token >= 0 && token < whole_.vocabulary);
   for (const std::int32_t output : batch.outputs) SKEIN_CHECK(output >= 0 && output < next);
   for (const std::int32_t token : batch.hidden) SKEIN_CHECK(token >= 0 && token < next);
 }
 
-std::span<const float> LlamaDecoder::Forward(const Batch& batch) {
+Result<std::span<const float>> LlamaDecoder::Forward(const Batch& batch) {
   CheckBatch(batch);
-  if (batch.tokens.empty()) return {};
+  SKEIN_RETURN_IF_ERROR(status_);
+  if (batch.tokens.empty()) return std::span<const float>();
   batch_ = batch;
   layout_.Build(batch, pool_.threads());
   pool_.Run([this](Worker& worker) { Step(worker); });
   rope_.SetComputed(std::max(rope_.computed(), layout_.last_position() + 1));
-  return {logits_.as<float>(), static_cast<std::size_t>(outputs()) * static_cast<std::size_t>(config_.vocabulary)};
+  SKEIN_RETURN_IF_ERROR(status_);
+  if (!share_.has_head) return std::span<const float>();
+  return std::span(logits_.as<const float>(), static_cast<std::size_t>(outputs()) * static_cast<std::size_t>(config_.vocabulary));
 }
 
 void LlamaDecoder::EndPhase(Worker& worker, int counter) {
@@ -223,18 +330,39 @@ void LlamaDecoder::EndPhase(Worker& worker, int counter) {
 }
 
 void LlamaDecoder::Step(Worker& worker) {
-  Embed(worker);
+  Begin(worker);
   worker.Barrier();
   for (int layer = 0; layer < config_.layers; ++layer) {
     AttentionBranch(worker, layer);
     FeedForwardBranch(worker, weights_.layers[static_cast<std::size_t>(layer)]);
+  }
+  if (!share_.has_head) {
+    if (worker.index() == 0) Note(links_.pipe->Send(links_.pipe->self() + 1, ResidualBytes()));
+    return;
   }
   const auto share = worker.ShareOf(static_cast<int>(batch_.hidden.size()));
   for (int i = share.begin; i < share.end; ++i) {
     rows_.rms_norm(residual_.row(batch_.hidden[static_cast<std::size_t>(i)]), weights_.output_norm.data(), config_.norm_epsilon,
                    config_.hidden, hidden_.row(i));
   }
-  if (outputs() > 0) Head(worker);
+  if (outputs() > 0 && config_.vocabulary > 0) Head(worker);
+}
+
+// The residual that the first layer reads, and the angles of new positions.
+void LlamaDecoder::Begin(Worker& worker) {
+  if (share_.embeds && !sharded()) {
+    Embed(worker);
+  } else if (worker.index() == 0) {
+    if (share_.embeds) {
+      GatherEmbeddings();
+    } else {
+      Note(links_.pipe->Receive(links_.pipe->self() - 1, ResidualBytes()));
+    }
+  }
+  const int known = rope_.computed(), wanted = layout_.last_position() + 1;
+  if (wanted <= known) return;
+  const auto positions = worker.ShareOf(wanted - known);
+  rope_.Compute(known + positions.begin, known + positions.end);
 }
 
 void LlamaDecoder::Embed(Worker& worker) {
@@ -242,10 +370,39 @@ void LlamaDecoder::Embed(Worker& worker) {
   for (int token = share.begin; token < share.end; ++token) {
     weights_.embedding.front().packed.DequantizeRow(batch_.tokens[static_cast<std::size_t>(token)], residual_.row(token));
   }
-  const int known = rope_.computed(), wanted = layout_.last_position() + 1;
-  if (wanted <= known) return;
-  const auto positions = worker.ShareOf(wanted - known);
-  rope_.Compute(known + positions.begin, known + positions.end);
+}
+
+// Each rank has the embeddings of its words: everybody sends those of its tokens to everybody.
+void LlamaDecoder::GatherEmbeddings() {
+  const auto width = static_cast<std::size_t>(config_.hidden);
+  const auto owner_of = [this](TokenId token) {
+    std::size_t rank = 0;
+    while (token >= share_.all_vocabulary[rank].end) ++rank;
+    return rank;
+  };
+  std::fill(gathered_bytes_.begin(), gathered_bytes_.end(), 0);
+  float* mine = embedded_.data();
+  for (const TokenId token : batch_.tokens) {
+    const std::size_t owner = owner_of(token);
+    gathered_bytes_[owner] += width * sizeof(float);
+    if (static_cast<int>(owner) != share_.tensor_rank) continue;
+    weights_.embedding.front().packed.DequantizeRow(token - share_.vocabulary.begin, mine);
+    mine += width;
+  }
+  Note(links_.tensor->AllGather(std::as_bytes(std::span(embedded_.data(), mine)), gathered_bytes_,
+                                std::as_writable_bytes(std::span(gathered_.data(), static_cast<std::size_t>(tokens()) * width))));
+  std::vector<const float*>& next = next_embedding_;
+  next.clear();
+  const float* begin = gathered_.data();
+  for (const std::size_t bytes : gathered_bytes_) {
+    next.push_back(begin);
+    begin += bytes / sizeof(float);
+  }
+  for (int token = 0; token < tokens(); ++token) {
+    const float*& from = next[owner_of(batch_.tokens[static_cast<std::size_t>(token)])];
+    std::copy_n(from, width, residual_.row(token));
+    from += width;
+  }
 }
 
 // The norm of each row of the residual (of the rows whose logits are wanted, for the head), rounded for `matrices`.
@@ -267,28 +424,110 @@ Inputs& LlamaDecoder::PrepareHidden(Worker& worker, const std::vector<float>& no
 
 void LlamaDecoder::AttentionBranch(Worker& worker, int layer) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  std::byte* scratch = StateOf(worker).scratch.data();
-  Inputs& hidden = PrepareHidden(worker, weights.attention_norm, weights.qkv, tokens(), /*outputs_only=*/false);
-  Multiply(worker, kQkv, weights.qkv, hidden, tokens(),
-           ColumnSink{.out = qkv_.row(0), .stride = qkv_.stride(), .bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data()},
-           scratch);
-  EndPhase(worker, kQkv);
-  RotateAndStore(worker, layer);
-  worker.Barrier();
-  if (layout_.split()) {
-    AttendSplits(worker, layer);
-    EndPhase(worker, kAttention);
-    Fold(worker, layer);
+  if (config_.heads > 0) {
+    Inputs& hidden = PrepareHidden(worker, weights.attention_norm, weights.qkv, tokens(), /*outputs_only=*/false);
+    Multiply(worker, kQkv, weights.qkv, hidden, tokens(),
+             ColumnSink{.out = qkv_.row(0), .stride = qkv_.stride(), .bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data()},
+             StateOf(worker).scratch.data());
+    EndPhase(worker, kQkv);
+    RotateAndStore(worker, layer);
     worker.Barrier();
-  } else {
-    Attend(worker, layer);
-    EndPhase(worker, kAttention);
+    if (layout_.split()) {
+      AttendSplits(worker, layer);
+      EndPhase(worker, kAttention);
+      Fold(worker, layer);
+      worker.Barrier();
+    } else {
+      Attend(worker, layer);
+      EndPhase(worker, kAttention);
+    }
   }
-  Multiply(worker, kOutput, weights.o, attended_inputs_, tokens(),
-           ResidualSink{.residual = residual_.row(0), .stride = residual_.stride(),
-                        .bias = weights.o_bias.empty() ? nullptr : weights.o_bias.data(), .rows = &rows_},
-           scratch);
-  EndPhase(worker, kOutput);
+  AddToResidual(worker, kOutput, weights.o, attended_inputs_, head_nodes_, weights.o_bias);
+}
+
+// residual += matrices x inputs (+ bias), over the inputs of all ranks.
+void LlamaDecoder::AddToResidual(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs,
+                                 const Nodes& nodes, const std::vector<float>& bias) {
+  if (share_.by_slice) {
+    if (sharded()) return AddNodes(worker, counter, matrices, inputs, nodes, bias);
+    return AddSlices(worker, counter, matrices, inputs, bias);
+  }
+  if (sharded()) return AddPartials(worker, counter, matrices, inputs, bias);
+  Multiply(worker, counter, matrices, inputs, tokens(),
+           ResidualSink{.residual = residual_.row(0), .stride = residual_.stride(), .bias = bias.empty() ? nullptr : bias.data(),
+                        .rows = &rows_},
+           StateOf(worker).scratch.data());
+  EndPhase(worker, counter);
+}
+
+void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs,
+                               const std::vector<float>& bias) {
+  if (matrices.empty()) {
+    const auto share = worker.ShareOf(tokens());
+    for (int row = share.begin; row < share.end; ++row) std::fill_n(partial_.row(row), config_.hidden, 0.0f);
+  }
+  Multiply(worker, counter, matrices, inputs, tokens(), ColumnSink{.out = partial_.row(0), .stride = partial_.stride()},
+           StateOf(worker).scratch.data());
+  EndPhase(worker, counter);
+  if (worker.index() == 0) {
+    Note(links_.tensor->AllReduce({.x = partial_.row(0),
+                                   .out = residual_.row(0),
+                                   .rows = tokens(),
+                                   .columns = config_.hidden,
+                                   .x_stride = partial_.stride(),
+                                   .out_stride = residual_.stride(),
+                                   .add = true}));
+    for (int row = 0; row < tokens() && !bias.empty(); ++row) {
+      rows_.add(bias.data(), 0, 1, config_.hidden, residual_.row(row), residual_.stride());
+    }
+  }
+  worker.Barrier();
+}
+
+void LlamaDecoder::AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs,
+                             const std::vector<float>& bias) {
+  WorkerState& state = StateOf(worker);
+  ResidualSink residual{.residual = residual_.row(0), .stride = residual_.stride(), .bias = bias.empty() ? nullptr : bias.data(),
+                        .rows = &rows_, .columns = config_.hidden};
+  const kernels::LinearSink sink{&ResidualSink::Take, &residual};
+  SliceSums sums(rows_, state.slice_tiles.as<float>());
+  ForEachPart(worker, counter, slices.front().packed.panels(), tokens(), [&](int panel_begin, int panel_end, int row_begin, int row_end) {
+    sums.Run(slices, 0, {0, static_cast<int>(slices.size())}, inputs, panel_begin, panel_end, row_begin, row_end, sink,
+             state.scratch.data());
+  });
+  EndPhase(worker, counter);
+}
+
+void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
+                            const std::vector<float>& bias) {
+  WorkerState& state = StateOf(worker);
+  const int width = config_.hidden;
+  const auto node_floats = static_cast<std::size_t>(tokens()) * static_cast<std::size_t>(width);
+  SliceSums sums(rows_, state.slice_tiles.as<float>());
+  if (!slices.empty()) {
+    ForEachPart(worker, counter, slices.front().packed.panels(), tokens(), [&](int panel_begin, int panel_end, int row_begin, int row_end) {
+      for (std::size_t node = 0; node < nodes.mine.size(); ++node) {
+        ColumnSink column{.out = own_sums_.as<float>() + node * node_floats, .stride = width, .columns = width};
+        sums.Run(slices, nodes.first_slice, nodes.mine[node], inputs, panel_begin, panel_end, row_begin, row_end,
+                 {&ColumnSink::Take, &column}, state.scratch.data());
+      }
+    });
+  }
+  EndPhase(worker, counter);
+  if (worker.index() == 0) {
+    for (std::size_t rank = 0; rank < gathered_bytes_.size(); ++rank) gathered_bytes_[rank] = nodes.of_rank[rank] * node_floats * sizeof(float);
+    Note(links_.tensor->AllGather({own_sums_.data(), nodes.mine.size() * node_floats * sizeof(float)}, gathered_bytes_,
+                                  {node_sums_.data(), static_cast<std::size_t>(nodes.all) * node_floats * sizeof(float)}));
+  }
+  worker.Barrier();
+  const auto share = worker.ShareOf(tokens());
+  const auto sum = [&](int node, int row) { return node_sums_.as<float>() + static_cast<std::size_t>(node) * node_floats + static_cast<std::size_t>(row * width); };
+  for (int row = share.begin; row < share.end; ++row) {
+    for (const Merge merge : nodes.merges) rows_.add(sum(merge.from, row), 0, 1, width, sum(merge.into, row), 0);
+    if (!bias.empty()) rows_.add(bias.data(), 0, 1, width, sum(0, row), 0);
+    rows_.add(sum(0, row), 0, 1, width, residual_.row(row), 0);
+  }
+  worker.Barrier();
 }
 
 // Items are (quarter, KV head): the head's K, its V, and the queries of its group.
@@ -306,9 +545,9 @@ void LlamaDecoder::RotateAndStore(Worker& worker, int layer) {
       const int position = quarter.first_position + i;
       const float* cosine = rope_.cosine(position);
       const float* sine = rope_.sine(position);
-      float* q = qkv_.row(quarter.first_token + i) + head * group_ * d;
+      float* q = qkv_.row(quarter.first_token + i) + FirstQuery(head) * d;
       float* k = qkv_.row(quarter.first_token + i) + (config_.heads + head) * d;
-      for (int g = 0; g < group_; ++g) rows_.rope(q + g * d, rotated, cosine, sine);
+      for (int g = 0; g < Group(head); ++g) rows_.rope(q + g * d, rotated, cosine, sine);
       rows_.rope(k, rotated, cosine, sine);
       attention_.store(kv_.layout(), frame, first_slot + position % kernels::kBlockTokens, k, k + kv_heads * d);
     }
@@ -319,17 +558,17 @@ kernels::AttentionBlock LlamaDecoder::BlockOf(int layer, int kv_head, const Chun
   return {.layout = kv_.layout(),
           .frames = kv_.base(layer, kv_head),
           .blocks = batch_.rows[static_cast<std::size_t>(chunk.row)].blocks.data(),
-          .queries = qkv_.row(chunk.first_token) + kv_head * group_ * config_.head_dim,
+          .queries = qkv_.row(chunk.first_token) + FirstQuery(kv_head) * config_.head_dim,
           .query_stride = qkv_.stride(),
           .tokens = chunk.count,
-          .group = group_,
+          .group = Group(kv_head),
           .first_position = chunk.first_position,
           .scale = scale_};
 }
 
 // Rounds what a chunk's tokens got from a KV head's group: the cells of those heads.
 void LlamaDecoder::PrepareAttended(const LayerWeights& layer, int kv_head, const Chunk& chunk) {
-  const int column = kv_head * group_ * config_.head_dim;
+  const int column = FirstQuery(kv_head) * config_.head_dim;
   const int begin = attended_cell_[static_cast<std::size_t>(kv_head)];
   const int end = attended_cell_[static_cast<std::size_t>(kv_head) + 1];
   attended_inputs_.PrepareCells(rows_, layer.o, attended_.row(chunk.first_token) + column, attended_.stride(),
@@ -344,7 +583,7 @@ void LlamaDecoder::Attend(Worker& worker, int layer) {
   const auto attend = [&](int item) {
     const int head = item / chunks;
     const Chunk& chunk = layout_.chunks()[static_cast<std::size_t>(item % chunks)];
-    attention_.attend(BlockOf(layer, head, chunk), attended_.row(chunk.first_token) + head * group_ * config_.head_dim,
+    attention_.attend(BlockOf(layer, head, chunk), attended_.row(chunk.first_token) + FirstQuery(head) * config_.head_dim,
                       attended_.stride(), state.scratch.data());
     PrepareAttended(weights, head, chunk);
   };
@@ -364,8 +603,7 @@ void LlamaDecoder::AttendSplits(Worker& worker, int layer) {
     if (taken.begin >= taken.end) return;
     const Chunk& chunk = layout_.ChunkOfItem(taken.begin);
     const int head = (taken.begin - chunk.first_item) / chunk.splits, split = (taken.begin - chunk.first_item) % chunk.splits;
-    const std::int64_t floats = std::int64_t{chunk.count} * group_ * (2 + config_.head_dim);
-    float* partials = partials_.as<float>() + chunk.partials + (std::int64_t{head} * chunk.splits + split) * floats;
+    float* partials = PartialsOf(chunk, head) + split * chunk.count * Group(head) * (2 + config_.head_dim);
     attention_.attend_splits(BlockOf(layer, head, chunk), split, split + 1, partials, state.scratch.data());
   }
 }
@@ -376,22 +614,18 @@ void LlamaDecoder::Fold(Worker& worker, int layer) {
   for (int item = share.begin; item < share.end; ++item) {
     const Chunk& chunk = layout_.chunks()[static_cast<std::size_t>(item / config_.kv_heads)];
     const int head = item % config_.kv_heads;
-    const std::int64_t floats = std::int64_t{chunk.count} * group_ * (2 + config_.head_dim);
-    attention_.fold(BlockOf(layer, head, chunk), chunk.splits,
-                    partials_.as<float>() + chunk.partials + std::int64_t{head} * chunk.splits * floats,
-                    attended_.row(chunk.first_token) + head * group_ * config_.head_dim, attended_.stride());
+    attention_.fold(BlockOf(layer, head, chunk), chunk.splits, PartialsOf(chunk, head),
+                    attended_.row(chunk.first_token) + FirstQuery(head) * config_.head_dim, attended_.stride());
     PrepareAttended(weights, head, chunk);
   }
 }
 
 void LlamaDecoder::FeedForwardBranch(Worker& worker, const LayerWeights& layer) {
-  GateUp(worker, layer);
-  EndPhase(worker, kGateUp);
-  Multiply(worker, kDown, layer.down, wide_inputs_, tokens(),
-           ResidualSink{.residual = residual_.row(0), .stride = residual_.stride(),
-                        .bias = layer.down_bias.empty() ? nullptr : layer.down_bias.data(), .rows = &rows_},
-           StateOf(worker).scratch.data());
-  EndPhase(worker, kDown);
+  if (config_.feed_forward > 0) {
+    GateUp(worker, layer);
+    EndPhase(worker, kGateUp);
+  }
+  AddToResidual(worker, kDown, layer.down, wide_inputs_, column_nodes_, layer.down_bias);
 }
 
 void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
@@ -431,7 +665,7 @@ void LlamaDecoder::Head(Worker& worker) {
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                  Decoder::Limits limits) {
+                                                  Decoder::Limits limits, RankLinks links) {
   SKEIN_CHECK(limits.tokens > 0);
   SKEIN_CHECK(limits.outputs > 0);
   if (!model.AttentionArithmetic(kv.layout().type)) {
@@ -439,15 +673,24 @@ Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& k
                                        NameOf(model.arithmetic()), NameOf(DefaultKvType(model.arithmetic()))),
                            "kv-dtype");
   }
-  auto decoder = std::make_unique<LlamaDecoder>(model, kv, pool, limits);
+  const Share& share = model.share();
+  SKEIN_CHECK((links.tensor != nullptr) == (share.all_heads.size() > 1));
+  SKEIN_CHECK((links.pipe != nullptr) == !(share.embeds && share.has_head));
+  auto decoder = std::make_unique<LlamaDecoder>(model, kv, pool, limits, links);
   SKEIN_RETURN_IF_ERROR(decoder->Reserve());
   return std::unique_ptr<Decoder>(std::move(decoder));
 }
 
-std::uint64_t LlamaScratchBytes(const ModelConfig& config, const Decoder::Limits& limits, int threads, std::uint32_t frames) {
+std::uint64_t LlamaScratchBytes(const ModelConfig& whole, const Share& share, const Decoder::Limits& limits, int threads,
+                                std::uint32_t frames) {
   const auto number = [](int value) { return static_cast<std::uint64_t>(value); };
+  const ModelConfig config = LocalConfig(whole, share);
   const std::uint64_t attended = number(config.heads * config.head_dim);
-  const std::uint64_t columns = 3 * number(config.hidden) + number(QkvColumns(config)) + 3 * attended + 4 * number(config.feed_forward);
+  const auto ranks = static_cast<std::uint64_t>(share.all_heads.size());
+  // Of sums over ranks: a part, or some four nodes of the slice tree for each rank and their copy; and embeddings.
+  const std::uint64_t shared = ranks == 1 ? 0 : (2 + (share.by_slice ? 4 * (ranks + 1) : 1)) * number(config.hidden);
+  const std::uint64_t columns =
+      3 * number(config.hidden) + number(QkvColumns(config)) + 3 * attended + 4 * number(config.feed_forward) + shared;
   const std::uint64_t worker = (std::uint64_t{2} << 20) + 8 * kOwnRows * number(config.hidden);
   return sizeof(float) * (number(limits.tokens) * columns + number(limits.outputs) * (number(config.vocabulary) + number(config.hidden)) + kPartialFloats) +
          RopeTable::BytesFor(config.rope.dimensions / 2, std::uint64_t{frames} * kernels::kFrameTokens) + number(threads) * worker;

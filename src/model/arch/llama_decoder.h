@@ -10,8 +10,8 @@
 namespace skein::model {
 
 Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                  Decoder::Limits limits);
-std::uint64_t LlamaScratchBytes(const formats::ModelConfig& config, const Decoder::Limits& limits, int threads,
+                                                  Decoder::Limits limits, RankLinks links);
+std::uint64_t LlamaScratchBytes(const formats::ModelConfig& config, const Share& share, const Decoder::Limits& limits, int threads,
                                 std::uint32_t frames);
 
 }  // namespace skein::model

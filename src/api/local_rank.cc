@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "api/local_rank.h"
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "comm/communicator.h"
+#include "comm/transports/shared_memory.h"
+#include "model/share.h"
+
+namespace skein::api {
+namespace {
+
+// Adds up what ranks that load side by side have read.
+class SharedProgress {
+ public:
+  SharedProgress(const LoadProgress& progress, std::size_t ranks) : progress_(progress), done_(ranks), total_(ranks) {}
+
+  // What rank `rank` reports to; only the first one's thread tells.
+  LoadProgress For(std::size_t rank) {
+    if (!progress_) return {};
+    return [this, rank](std::uint64_t done, std::uint64_t total) {
+      done_[rank].store(done);
+      total_[rank].store(total);
+      if (rank == 0) progress_(Sum(done_), Sum(total_));
+    };
+  }
+  void Finish() {
+    if (progress_) progress_(Sum(total_), Sum(total_));
+  }
+
+ private:
+  static std::uint64_t Sum(const std::vector<std::atomic<std::uint64_t>>& values) {
+    std::uint64_t sum = 0;
+    for (const auto& value : values) sum += value.load();
+    return sum;
+  }
+  const LoadProgress& progress_;
+  std::vector<std::atomic<std::uint64_t>> done_, total_;
+};
+
+Result<engine::MeshLinks> MakeLinks(const LocalRankRequest& request, const TransportMaker& transports, kernels::KernelPath path) {
+  engine::MeshLinks links;
+  const comm::Mesh& mesh = request.mesh;
+  const std::vector<comm::Group> groups = mesh.TalkingGroups();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    comm::Group group = groups[i];
+    const auto self = std::find(group.ranks.begin(), group.ranks.end(), request.rank);
+    if (self == group.ranks.end()) continue;
+    group.self = static_cast<int>(self - group.ranks.begin());
+    SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<comm::Transport> transport, transports(i, group));
+    std::unique_ptr<comm::Communicator>* into = &links.everyone;
+    if (i > 0) into = group.ranks == mesh.GroupOf(comm::Axis::kTensor, request.rank).ranks ? &links.tensor : &links.pipe;
+    *into = std::make_unique<comm::Communicator>(std::move(group), std::move(transport),
+                                                 comm::CommunicatorOptions{.wire = request.machine.wire, .kernels = path});
+  }
+  return links;
+}
+
+}  // namespace
+
+model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, comm::Rank rank) {
+  return model::ShareOf(config, {.shape = mesh.shape(), .at = mesh.PlacesOf(rank), .by_slice = machine.by_slice});
+}
+
+int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) { return std::max(1, machine.threads / mesh.ranks()); }
+
+Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& request, const TransportMaker& transports,
+                                                   const LoadProgress& progress, const Clock& clock) {
+  const Machine& machine = request.machine;
+  std::unique_ptr<LocalRank> made(new LocalRank);
+  made->pool_ = std::make_unique<kernels::ThreadPool>(ThreadsOf(machine, request.mesh));
+  model::LoadOptions options;
+  options.arithmetic = machine.arithmetic;
+  options.path = machine.path;
+  options.packed_cache = machine.packed_cache;
+  options.progress = progress;
+  options.share = ShareOf(request.file.config(), machine, request.mesh, request.rank);
+  const auto frames = static_cast<std::uint32_t>(request.kv_tokens / kernels::kFrameTokens);
+  options.other_bytes = frames * model::KvStore::FrameBytes(model::LocalConfig(request.file.config(), *options.share), *machine.kv_type);
+  SKEIN_ASSIGN_OR_RETURN(made->model_, model::Model::Load(request.file, options, *made->pool_));
+  SKEIN_ASSIGN_OR_RETURN(engine::MeshLinks links, MakeLinks(request, transports, made->model_->path()));
+  SKEIN_ASSIGN_OR_RETURN(made->rank_, engine::MeshRank::Create(*made->model_, *made->pool_, request.mesh, request.rank, std::move(links),
+                                                               {.kv_type = *machine.kv_type,
+                                                                .frames = frames,
+                                                                .context = request.context,
+                                                                .step_tokens = machine.step_tokens,
+                                                                .step_outputs = machine.step_outputs},
+                                                               clock));
+  return made;
+}
+
+std::unique_ptr<engine::MeshExecutor> LocalRank::TakeExecutor(engine::MeshExecutor::OnLost on_lost) {
+  return std::make_unique<engine::MeshExecutor>(std::move(rank_), std::move(on_lost));
+}
+
+Result<std::unique_ptr<ThreadMesh>> ThreadMesh::Load(const formats::ModelFile& file, const Machine& machine, std::uint64_t kv_tokens,
+                                                     int context, const LoadProgress& progress, const Clock& clock) {
+  std::unique_ptr<ThreadMesh> made(new ThreadMesh);
+  SKEIN_RETURN_IF_ERROR(made->LoadRanks(file, machine, kv_tokens, context, progress, clock));
+  return made;
+}
+
+Status ThreadMesh::LoadRanks(const formats::ModelFile& file, const Machine& machine, std::uint64_t kv_tokens, int context,
+                             const LoadProgress& progress, const Clock& clock) {
+  SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, comm::Mesh::Create(machine.mesh));
+  for (const comm::Group& group : mesh.TalkingGroups()) {
+    SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::InProcess(group.size()));
+    arenas_.push_back(std::move(arena));
+  }
+  const bool spin = mesh.ranks() * ThreadsOf(machine, mesh) <= kernels::AvailableCores();
+  const TransportMaker transports = [&](std::size_t index, const comm::Group& group) {
+    comm::TransportOptions options{.timeout = std::chrono::hours(1), .spin = spin};  // a thread of this process is late, not lost
+    for (const comm::Rank rank : group.ranks) options.ranks.push_back(rank.value);
+    return comm::SharedMemoryTransport::Create(arenas_[index], group.self, std::move(options));
+  };
+  SharedProgress all_progress(progress, static_cast<std::size_t>(mesh.ranks()));
+  ranks_.resize(static_cast<std::size_t>(mesh.ranks()));
+  std::vector<Status> statuses(ranks_.size());
+  const auto load = [&](std::size_t rank) {
+    auto loaded = LocalRank::Load({file, machine, mesh, {static_cast<int>(rank)}, kv_tokens, context}, transports, all_progress.For(rank), clock);
+    if (loaded.ok()) ranks_[rank] = std::move(loaded).value();
+    else statuses[rank] = loaded.status();
+  };
+  std::vector<std::thread> loading;
+  for (std::size_t rank = 1; rank < ranks_.size(); ++rank) loading.emplace_back(load, rank);
+  load(0);
+  for (std::thread& thread : loading) thread.join();
+  for (const Status& status : statuses) SKEIN_RETURN_IF_ERROR(status);
+  all_progress.Finish();
+  for (std::size_t rank = 1; rank < ranks_.size(); ++rank) {
+    followers_.emplace_back([mesh_rank = &ranks_[rank]->mesh_rank()] { static_cast<void>(mesh_rank->Follow()); });
+  }
+  return OkStatus();
+}
+
+ThreadMesh::~ThreadMesh() {
+  for (std::thread& follower : followers_) follower.join();
+}
+
+}  // namespace skein::api

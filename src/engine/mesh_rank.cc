@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/mesh_rank.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "kernels/rows/rows.h"
+#include "scheduler/step_wire.h"
+
+namespace skein::engine {
+
+using scheduler::Output;
+using scheduler::PlanRow;
+using scheduler::StepPlan;
+using scheduler::StepResult;
+
+namespace {
+
+// A rank waits for the next plan as long as nobody asks anything; that its peers are alive is the supervisor's business meanwhile.
+constexpr std::chrono::hours kNextPlan{24 * 365};
+constexpr std::uint64_t kMessageMax = std::uint64_t{1} << 32;  // bytes
+
+// Waits with another limit for as long as this lives.
+class Patience {
+ public:
+  Patience(comm::Transport& transport, std::chrono::nanoseconds timeout) : transport_(transport), before_(transport.timeout()) {
+    transport_.set_timeout(timeout);
+  }
+  ~Patience() { transport_.set_timeout(before_); }
+  Patience(const Patience&) = delete;
+  Patience& operator=(const Patience&) = delete;
+
+ private:
+  comm::Transport& transport_;
+  std::chrono::nanoseconds before_;
+};
+
+template <typename T>
+std::span<std::byte> BytesOf(T& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+
+Status TooLong(std::uint64_t bytes) {
+  return Status(Code::kUnavailable, fmt::format("a message of {} bytes between ranks, expected at most {}", bytes, kMessageMax));
+}
+
+}  // namespace
+
+Status BroadcastBytes(comm::Communicator& everyone, std::vector<std::byte>& bytes) {
+  std::uint64_t count = bytes.size();
+  SKEIN_RETURN_IF_ERROR(everyone.Broadcast(0, BytesOf(count)));
+  if (count > kMessageMax) return TooLong(count);
+  bytes.resize(count);
+  return count == 0 ? OkStatus() : everyone.Broadcast(0, bytes);
+}
+
+Status SendBytes(comm::Communicator& everyone, int to, std::span<const std::byte> bytes) {
+  std::uint64_t count = bytes.size();
+  SKEIN_RETURN_IF_ERROR(everyone.Send(to, BytesOf(count)));
+  return everyone.Send(to, bytes);
+}
+
+Status ReceiveBytes(comm::Communicator& everyone, int from, std::vector<std::byte>& bytes) {
+  std::uint64_t count = 0;
+  SKEIN_RETURN_IF_ERROR(everyone.Receive(from, BytesOf(count)));
+  if (count > kMessageMax) return TooLong(count);
+  bytes.resize(count);
+  return everyone.Receive(from, bytes);
+}
+
+Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, kernels::ThreadPool& pool, const comm::Mesh& mesh,
+                                                   comm::Rank rank, MeshLinks links, const MeshRankOptions& options,
+                                                   const Clock& clock) {
+  const ExecutorLimits limits{.vocabulary = model.config().vocabulary,
+                              .context = options.context,
+                              .blocks = options.frames * kernels::kFrameBlocks,
+                              .block_tokens = kernels::kBlockTokens,
+                              .step_tokens = options.step_tokens,
+                              .step_outputs = options.step_outputs,
+                              .plans_in_flight = 1};
+  std::unique_ptr<MeshRank> made(new MeshRank(model, pool, mesh, rank, std::move(links), limits, clock));
+  SKEIN_ASSIGN_OR_RETURN(made->kv_, model::KvStore::Create(model.local(), options.kv_type, options.frames));
+  made->kv_->Touch(pool);  // now, not in the middle of the first answers
+  SKEIN_ASSIGN_OR_RETURN(made->decoder_, model::Decoder::Create(model, *made->kv_, pool, {options.step_tokens, options.step_outputs},
+                                                                {made->links_.tensor.get(), made->links_.pipe.get()}));
+  return made;
+}
+
+MeshRank::MeshRank(const model::Model& model, kernels::ThreadPool& pool, const comm::Mesh& mesh, comm::Rank rank, MeshLinks links,
+                   const ExecutorLimits& limits, const Clock& clock)
+    : model_(model),
+      limits_(limits),
+      pool_(pool),
+      clock_(clock),
+      mesh_(mesh),
+      rank_(rank),
+      sampling_(mesh.RankAt({0, mesh.shape().pipe - 1, 0, 0})),
+      links_(std::move(links)),
+      inputs_(limits) {
+  for (int i = 0; samples() && i < pool.threads(); ++i) samplers_.emplace_back(model.path(), limits.vocabulary);
+  readings_.reserve(static_cast<std::size_t>(limits.step_outputs));
+  gathered_bytes_.resize(model.share().all_vocabulary.size());
+}
+
+Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
+  result.step = plan.step;
+  const std::int64_t begin = clock_.NowNs();
+  result.error = inputs_.Build(plan, *kv_);
+  if (result.error.empty()) SKEIN_RETURN_IF_ERROR(Compute(plan, result));
+  result.compute_ns = static_cast<std::uint64_t>(clock_.NowNs() - begin);
+  return OkStatus();
+}
+
+Status MeshRank::Follow() {
+  comm::Communicator& everyone = *links_.everyone;
+  std::vector<std::byte> bytes;
+  for (;;) {
+    {
+      const Patience patience(everyone.transport(), kNextPlan);
+      SKEIN_RETURN_IF_ERROR(BroadcastBytes(everyone, bytes));
+    }
+    if (bytes.empty()) return OkStatus();
+    SKEIN_ASSIGN_OR_RETURN(const StepPlan plan, scheduler::DecodePlan(bytes));
+    StepResult result;
+    SKEIN_RETURN_IF_ERROR(Run(plan, result));
+    if (samples()) SKEIN_RETURN_IF_ERROR(SendBytes(everyone, 0, scheduler::EncodeResult(result)));
+  }
+}
+
+Status MeshRank::Compute(const StepPlan& plan, StepResult& result) {
+  SKEIN_ASSIGN_OR_RETURN(std::span<const float> logits, decoder_->Forward(inputs_.batch()));
+  if (!model_.share().has_head) return OkStatus();
+  SKEIN_ASSIGN_OR_RETURN(logits, GatherLogits(logits));
+  if (!samples()) return OkStatus();
+  ReadOutputs(plan, logits, result);
+  std::vector<TokenId> sampled(plan.rows.size(), -1);
+  for (const scheduler::RowResult& row : result.rows) {
+    const PlanRow& planned = plan.rows[static_cast<std::size_t>(row.row)];
+    if (planned.output != Output::kSample) continue;
+    const TokenId token = row.scored.front().token;
+    sampled[static_cast<std::size_t>(row.row)] = token;
+    inputs_.StateOf(planned.sequence).Accept(token);
+  }
+  inputs_.Remember(plan.step, std::move(sampled));
+  return OkStatus();
+}
+
+// The logits of all ranks that share the vocabulary, on the one that samples.
+Result<std::span<const float>> MeshRank::GatherLogits(std::span<const float> mine) {
+  if (links_.tensor == nullptr) return mine;
+  const std::size_t outputs = inputs_.batch().outputs.size();
+  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+  const std::vector<model::Span>& shares = model_.share().all_vocabulary;
+  for (std::size_t i = 0; i < shares.size(); ++i) gathered_bytes_[i] = outputs * static_cast<std::size_t>(shares[i].size()) * sizeof(float);
+  gathered_.resize(outputs * vocabulary);
+  SKEIN_RETURN_IF_ERROR(links_.tensor->AllGather(std::as_bytes(mine), gathered_bytes_, std::as_writable_bytes(std::span(gathered_))));
+  if (!samples()) return std::span<const float>();
+  logits_.resize(outputs * vocabulary);
+  const float* from = gathered_.data();
+  for (const model::Span& share : shares) {
+    for (std::size_t output = 0; output < outputs; ++output, from += share.size()) {
+      std::copy_n(from, share.size(), logits_.begin() + static_cast<std::ptrdiff_t>(output * vocabulary) + share.begin);
+    }
+  }
+  return std::span<const float>(logits_);
+}
+
+void MeshRank::ReadOutputs(const StepPlan& plan, std::span<const float> logits, StepResult& result) {
+  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+  masks_.assign(plan.rows.size(), {});
+  for (const scheduler::GrammarMask& mask : plan.masks) masks_[static_cast<std::size_t>(mask.row)] = mask.allowed;
+  const auto wants = [](const PlanRow& row) { return row.output != Output::kNone; };
+  result.rows.reserve(static_cast<std::size_t>(std::count_if(plan.rows.begin(), plan.rows.end(), wants)));
+  readings_.clear();
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const PlanRow& row = plan.rows[i];
+    if (!wants(row)) continue;
+    scheduler::RowResult& into = result.rows.emplace_back();
+    into.row = static_cast<std::int32_t>(i);
+    const std::int32_t first = inputs_.FirstOutput(i);
+    if (row.output == Output::kPooled) {
+      const std::span<const float> hidden = decoder_->Hidden(first);
+      into.hidden.assign(hidden.begin(), hidden.end());
+      continue;
+    }
+    if (row.output == Output::kLogits) {
+      const float* begin = logits.data() + static_cast<std::size_t>(first) * vocabulary;
+      into.logits.assign(begin, begin + row.tokens.size() * vocabulary);
+      continue;
+    }
+    into.scored.resize(row.output == Output::kSample ? 1 : row.tokens.size());
+    for (std::int32_t place = 0; place < static_cast<std::int32_t>(into.scored.size()); ++place) {
+      readings_.push_back({into.row, first + place, place, &into});
+    }
+  }
+  if (readings_.empty()) return;
+  // Also a single one goes through the pool: its workers flush denormals, which the bits depend on.
+  pool_.Run([&](kernels::Worker& worker) {
+    Sampler& sampler = samplers_[static_cast<std::size_t>(worker.index())];
+    for (;;) {
+      const auto taken = worker.TakeFrom(0, static_cast<int>(readings_.size()), 1);
+      if (taken.begin >= taken.end) return;
+      Read(plan, readings_[static_cast<std::size_t>(taken.begin)], logits, sampler);
+    }
+  });
+}
+
+void MeshRank::Read(const StepPlan& plan, const Reading& reading, std::span<const float> logits, Sampler& sampler) {
+  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+  const auto row_index = static_cast<std::size_t>(reading.plan_row);
+  const PlanRow& row = plan.rows[row_index];
+  const auto own = logits.subspan(static_cast<std::size_t>(reading.output) * vocabulary, vocabulary);
+  const auto place = static_cast<std::size_t>(reading.place);
+  if (row.output == Output::kScore) {
+    reading.into->scored[place] = sampler.Score(own, row.targets[place], row.top);
+    return;
+  }
+  reading.into->scored[place] = sampler.Sample(own, inputs_.StateOf(row.sequence),
+                                               {.position = row.first_position + static_cast<std::int32_t>(row.tokens.size()),
+                                                .top = row.top,
+                                                .logprob = row.logprob,
+                                                .allowed = masks_[row_index]});
+}
+
+}  // namespace skein::engine

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/share.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "model/slice_tree.h"
+
+namespace skein::model {
+namespace {
+
+formats::ModelConfig Config() {
+  formats::ModelConfig config;
+  config.layers = 30;
+  config.hidden = 576;
+  config.heads = 9;
+  config.kv_heads = 3;
+  config.head_dim = 64;
+  config.feed_forward = 1536;
+  config.vocabulary = 49152;
+  return config;
+}
+
+ShareRequest At(int pipes, int pipe, int tensors, int tensor) {
+  return {.shape = {1, pipes, 1, tensors}, .at = {0, pipe, 0, tensor}};
+}
+
+// A head, a column, a row or a layer that nobody has, or that two have, would make wrong answers.
+TEST(Share, EverythingIsOwnedOnce) {
+  for (const int vocabulary : {49152, 49157, 70, 5}) {
+    formats::ModelConfig config = Config();
+    config.vocabulary = vocabulary;
+    for (int tensors = 1; tensors <= 11; ++tensors) {
+      Span heads, columns, words;
+      for (int tensor = 0; tensor < tensors; ++tensor) {
+        const Share share = ShareOf(config, At(1, 0, tensors, tensor));
+        EXPECT_EQ(share.heads.begin, heads.end);
+        EXPECT_EQ(share.columns.begin, columns.end);
+        EXPECT_EQ(share.vocabulary.begin, words.end);
+        EXPECT_EQ(share.columns.begin % 64, 0);
+        heads.end = share.heads.end;
+        columns.end = share.columns.end;
+        words.end = share.vocabulary.end;
+        for (int head = 0; head < share.kv_heads.size(); ++head) {
+          EXPECT_LT(share.FirstQuery(config, head), share.FirstQuery(config, head + 1)) << "a KV head without queries";
+        }
+        EXPECT_EQ(share.FirstQuery(config, share.kv_heads.size()), share.heads.size());
+      }
+      EXPECT_EQ(heads.end, 9);
+      EXPECT_EQ(columns.end, 1536);
+      EXPECT_EQ(words.end, vocabulary);
+    }
+  }
+  for (int pipes = 1; pipes <= 8; ++pipes) {
+    int end = 0;
+    for (int pipe = 0; pipe < pipes; ++pipe) {
+      const Share share = ShareOf(Config(), At(pipes, pipe, 1, 0));
+      EXPECT_EQ(share.layers.begin, end);
+      EXPECT_FALSE(share.layers.empty());
+      end = share.layers.end;
+    }
+    EXPECT_EQ(end, 30);
+  }
+}
+
+// The stage with the head would be the slowest, and the others would wait for it.
+TEST(Share, TheStageWithTheHeadHasFewerLayers) {
+  EXPECT_GT(ShareOf(Config(), At(2, 0, 1, 0)).layers.size(), ShareOf(Config(), At(2, 1, 1, 0)).layers.size());
+}
+
+// A slow host would hold up all others by as much as it is slower.
+TEST(Share, FollowsSpeeds) {
+  ShareRequest request = At(1, 0, 2, 0);
+  request.speeds = {2, 1};
+  EXPECT_EQ(ShareOf(Config(), request).heads, (Span{0, 6}));
+  EXPECT_EQ(ShareOf(Config(), request).columns, (Span{0, 1024}));
+}
+
+// The sum of some slices as text, in the order of the tree.
+std::string Written(int begin, int end) {
+  if (end - begin == 1) return std::to_string(begin);
+  int half = 1;
+  while (2 * half < end - begin) half *= 2;
+  return "(" + Written(begin, begin + half) + "+" + Written(begin + half, end) + ")";
+}
+
+// Another order of the sums would be other bits on another mesh.
+TEST(SliceTree, EveryDivisionGivesTheSameSum) {
+  for (const int slices : {1, 2, 3, 9, 24, 32}) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      std::vector<Span> nodes;
+      const std::vector<double> even(static_cast<std::size_t>(ranks), 1.0);
+      for (const Span owned : Proportional(slices, even)) {
+        for (const Span node : OwnedNodes(slices, owned)) nodes.push_back(node);
+      }
+      std::map<int, std::string> sums;
+      for (std::size_t i = 0; i < nodes.size(); ++i) sums[static_cast<int>(i)] = Written(nodes[i].begin, nodes[i].end);
+      for (const Merge merge : MergesOf(slices, nodes)) sums[merge.into] = "(" + sums[merge.into] + "+" + sums[merge.from] + ")";
+      EXPECT_EQ(sums[0], Written(0, slices)) << slices << " slices on " << ranks << " ranks";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace skein::model
