@@ -21,6 +21,7 @@
 #include "context.h"
 #include "help.h"
 #include "interrupt.h"
+#include "rank.h"
 #include "report.h"
 #include "server/openai/field_tables.h"
 
@@ -72,6 +73,7 @@ Status Dispatch(std::span<const std::string> arguments, Context& context) {
     return InvalidArgument("skein needs a command, found none; see skein --help");
   }
   const std::string& word = arguments[0];
+  if (word == kRankWord) RunRankProcess();
   if (word == "--version" || word == "-V") return context.out().Write(Version());
   if (word == "--help" || word == "-h" || (word == "help" && arguments.size() == 1)) {
     return context.out().Write(Overview());

@@ -107,19 +107,18 @@ Status RemoteEngine::Health() const {
 }
 
 void RemoteEngine::Attach(Descriptor connection, const ExecutorLimits& limits) {
-  Order(Change{std::move(connection), limits});
+  Order({std::move(connection), limits});
 }
 
-void RemoteEngine::Detach() { Order(std::nullopt); }
+void RemoteEngine::Detach() { Order({}); }
 
-// Hands a change to the thread; a detaching one is waited for.
-void RemoteEngine::Order(std::optional<Change> change) {
-  const bool detaches = !change.has_value();
+// Hands a change to the thread and waits for it, unless this is that thread.
+void RemoteEngine::Order(Change change) {
   std::unique_lock lock(mutex_);
-  change_ = detaches ? Change{} : std::move(change);
+  change_ = std::move(change);
   const std::uint64_t mine = ++changes_asked_;
   wake_.Set();
-  if (!detaches || std::this_thread::get_id() == thread_.get_id()) return;
+  if (std::this_thread::get_id() == thread_.get_id()) return;
   changed_.wait(lock, [&] { return changes_done_ >= mine || closed_; });
 }
 

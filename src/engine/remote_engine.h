@@ -56,7 +56,7 @@ class RemoteEngine final : public EngineClient {
   EngineStats Stats() const override;
   Status Health() const override;
 
-  // Serves requests from now on, the live ones first. `limits`: of the engine at the other end.
+  // When it returns requests are served, the live ones first. `limits`: of the engine at the other end.
   void Attach(Descriptor connection, const ExecutorLimits& limits);
   // Closes the connection. When it returns nothing of it reaches a sink any more (called by a sink or on_lost: after that call).
   void Detach();
@@ -94,7 +94,7 @@ class RemoteEngine final : public EngineClient {
   void End(Requests::iterator request, FinishedEvent event);
   void EndEverything();
   void Poll();
-  void Order(std::optional<Change> change);
+  void Order(Change change);
 
   const RemoteEngineOptions options_;
   const Clock& clock_;

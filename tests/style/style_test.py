@@ -22,8 +22,9 @@ MAY_INCLUDE = {
     "scheduler": {"base"},
     "model": {"formats", "comm", "kernels", "tensor", "base"},
     "engine": {"scheduler", "model", "comm", "kernels", "tensor", "text", "base"},
+    "supervisor": {"engine", "scheduler", "comm", "kernels", "tensor", "base"},
     "server": {"engine", "scheduler", "text", "base"},
-    "api": {"engine", "scheduler", "model", "comm", "kernels", "formats", "tensor", "text", "base"},
+    "api": {"supervisor", "engine", "scheduler", "model", "comm", "kernels", "formats", "tensor", "text", "base"},
 }
 BANNED = [
     (re.compile(r"(?<![\w./])/(?:work|root|home/[a-z]+)/", re.I), "an absolute path of a machine"),
