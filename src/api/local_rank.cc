@@ -64,6 +64,14 @@ model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine,
   return model::ShareOf(config, {.shape = mesh.shape(), .at = mesh.PlacesOf(rank), .by_slice = machine.by_slice});
 }
 
+// A stage hands the residual of a whole step on in one slot, where it can, and goes on: the next one takes it when it comes to it.
+std::size_t SlotBytes(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, const comm::Group& group) {
+  constexpr std::size_t kSlotMax = 16 << 20, kPage = 4096;
+  if (mesh.shape().pipe == 1 || group.ranks != mesh.GroupOf(comm::Axis::kPipe, group.ranks.front()).ranks) return comm::Arena::kSlotBytes;
+  const std::size_t residual = (static_cast<std::size_t>(config.hidden) + 32) * static_cast<std::size_t>(machine.step_tokens) * sizeof(float);
+  return std::clamp((residual + kPage - 1) / kPage * kPage, comm::Arena::kSlotBytes, kSlotMax);
+}
+
 int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) { return std::max(1, machine.threads / mesh.ranks()); }
 
 Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& request, const TransportMaker& transports,
@@ -106,7 +114,7 @@ Status ThreadMesh::LoadRanks(const formats::ModelFile& file, const Machine& mach
                              const LoadProgress& progress, const Clock& clock) {
   SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, comm::Mesh::Create(machine.mesh));
   for (const comm::Group& group : mesh.TalkingGroups()) {
-    SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::InProcess(group.size()));
+    SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::InProcess(group.size(), SlotBytes(file.config(), machine, mesh, group)));
     arenas_.push_back(std::move(arena));
   }
   const bool spin = mesh.ranks() * ThreadsOf(machine, mesh) <= kernels::AvailableCores();

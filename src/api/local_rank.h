@@ -57,6 +57,8 @@ class LocalRank {
 // What a rank loads of the model, and with how many threads: those of the machine are shared out among its ranks.
 model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, comm::Rank rank);
 int ThreadsOf(const Machine& machine, const comm::Mesh& mesh);
+// Of the slots of an arena for `group`.
+std::size_t SlotBytes(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, const comm::Group& group);
 
 class ThreadMesh {
  public:

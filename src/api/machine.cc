@@ -83,7 +83,7 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   if (options.kv_dtype != "auto") {
     machine.kv_type = kernels::KvTypeFromName(options.kv_dtype);
     if (!machine.kv_type) {
-      return InvalidArgument(fmt::format("there is no KV type {}; take bf16, int8 or auto", options.kv_dtype), "kv-dtype");
+      return InvalidArgument(fmt::format("there is no KV type {}; take bf16, int8, fp8 or auto", options.kv_dtype), "kv-dtype");
     }
   }
   return machine;

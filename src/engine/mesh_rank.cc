@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/check.h"
@@ -38,35 +39,54 @@ class Patience {
   std::chrono::nanoseconds before_;
 };
 
-template <typename T>
-std::span<std::byte> BytesOf(T& value) { return std::as_writable_bytes(std::span(&value, 1)); }
+// A letter: how many bytes, and the first of them; most plans and results need no second message.
+class Letter {
+ public:
+  explicit Letter(std::span<const std::byte> bytes = {}) {
+    letter_.count = bytes.size();
+    std::copy_n(bytes.begin(), Inside(), letter_.first.begin());
+  }
+  std::span<std::byte> bytes() { return std::as_writable_bytes(std::span(&letter_, 1)); }
+  // Fills the part of `bytes` that came inside and returns the rest. Errors: kUnavailable for one that is too long.
+  Result<std::span<std::byte>> Unpack(std::vector<std::byte>& bytes) const {
+    if (letter_.count > kMessageMax) {
+      return Status(Code::kUnavailable, fmt::format("a message of {} bytes between ranks, expected at most {}", letter_.count, kMessageMax));
+    }
+    bytes.resize(letter_.count);
+    std::copy_n(letter_.first.begin(), Inside(), bytes.begin());
+    return std::span(bytes).subspan(Inside());
+  }
+  std::size_t Inside() const { return std::min<std::size_t>(letter_.count, kInside); }
 
-Status TooLong(std::uint64_t bytes) {
-  return Status(Code::kUnavailable, fmt::format("a message of {} bytes between ranks, expected at most {}", bytes, kMessageMax));
-}
+ private:
+  static constexpr std::size_t kInside = 2040;
+  struct {
+    std::uint64_t count = 0;
+    std::array<std::byte, kInside> first{};
+  } letter_;
+};
 
 }  // namespace
 
 Status BroadcastBytes(comm::Communicator& everyone, std::vector<std::byte>& bytes) {
-  std::uint64_t count = bytes.size();
-  SKEIN_RETURN_IF_ERROR(everyone.Broadcast(0, BytesOf(count)));
-  if (count > kMessageMax) return TooLong(count);
-  bytes.resize(count);
-  return count == 0 ? OkStatus() : everyone.Broadcast(0, bytes);
+  Letter letter{bytes};
+  SKEIN_RETURN_IF_ERROR(everyone.Broadcast(0, letter.bytes()));
+  SKEIN_ASSIGN_OR_RETURN(const std::span<std::byte> rest, letter.Unpack(bytes));
+  return rest.empty() ? OkStatus() : everyone.Broadcast(0, rest);
 }
 
 Status SendBytes(comm::Communicator& everyone, int to, std::span<const std::byte> bytes) {
-  std::uint64_t count = bytes.size();
-  SKEIN_RETURN_IF_ERROR(everyone.Send(to, BytesOf(count)));
-  return everyone.Send(to, bytes);
+  Letter letter{bytes};
+  SKEIN_RETURN_IF_ERROR(everyone.Send(to, letter.bytes()));
+  const std::span<const std::byte> rest = bytes.subspan(letter.Inside());
+  return rest.empty() ? OkStatus() : everyone.Send(to, rest);
 }
 
 Status ReceiveBytes(comm::Communicator& everyone, int from, std::vector<std::byte>& bytes) {
-  std::uint64_t count = 0;
-  SKEIN_RETURN_IF_ERROR(everyone.Receive(from, BytesOf(count)));
-  if (count > kMessageMax) return TooLong(count);
-  bytes.resize(count);
-  return everyone.Receive(from, bytes);
+  Letter letter;
+  SKEIN_RETURN_IF_ERROR(everyone.Receive(from, letter.bytes()));
+  SKEIN_ASSIGN_OR_RETURN(const std::span<std::byte> rest, letter.Unpack(bytes));
+  return rest.empty() ? OkStatus() : everyone.Receive(from, rest);
 }
 
 Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, kernels::ThreadPool& pool, const comm::Mesh& mesh,
@@ -78,7 +98,7 @@ Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, ke
                               .block_tokens = kernels::kBlockTokens,
                               .step_tokens = options.step_tokens,
                               .step_outputs = options.step_outputs,
-                              .plans_in_flight = 1};
+                              .plans_in_flight = mesh.shape().pipe};  // a stage each
   std::unique_ptr<MeshRank> made(new MeshRank(model, pool, mesh, rank, std::move(links), limits, clock));
   SKEIN_ASSIGN_OR_RETURN(made->kv_, model::KvStore::Create(model.local(), options.kv_type, options.frames));
   made->kv_->Touch(pool);  // now, not in the middle of the first answers
@@ -109,6 +129,7 @@ Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
   result.error = inputs_.Build(plan, *kv_);
   if (result.error.empty()) SKEIN_RETURN_IF_ERROR(Compute(plan, result));
   result.compute_ns = static_cast<std::uint64_t>(clock_.NowNs() - begin);
+  result.communication_ns = decoder_->communication_ns() + gather_ns_;
   return OkStatus();
 }
 
@@ -148,13 +169,16 @@ Status MeshRank::Compute(const StepPlan& plan, StepResult& result) {
 
 // The logits of all ranks that share the vocabulary, on the one that samples.
 Result<std::span<const float>> MeshRank::GatherLogits(std::span<const float> mine) {
+  gather_ns_ = 0;
   if (links_.tensor == nullptr) return mine;
+  const std::int64_t begin = clock_.NowNs();
   const std::size_t outputs = inputs_.batch().outputs.size();
   const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
   const std::vector<model::Span>& shares = model_.share().all_vocabulary;
   for (std::size_t i = 0; i < shares.size(); ++i) gathered_bytes_[i] = outputs * static_cast<std::size_t>(shares[i].size()) * sizeof(float);
   gathered_.resize(outputs * vocabulary);
   SKEIN_RETURN_IF_ERROR(links_.tensor->AllGather(std::as_bytes(mine), gathered_bytes_, std::as_writable_bytes(std::span(gathered_))));
+  gather_ns_ = static_cast<std::uint64_t>(clock_.NowNs() - begin);
   if (!samples()) return std::span<const float>();
   logits_.resize(outputs * vocabulary);
   const float* from = gathered_.data();

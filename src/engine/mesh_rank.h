@@ -92,6 +92,7 @@ class MeshRank {
   std::vector<std::span<const std::uint64_t>> masks_;  // by row of the plan
   std::vector<float> gathered_, logits_;               // of ranks that share the vocabulary: by rank; [outputs, vocabulary]
   std::vector<std::size_t> gathered_bytes_;
+  std::uint64_t gather_ns_ = 0;
 };
 
 // A value of bytes that everybody gets from the first rank, whatever its length.

@@ -57,6 +57,8 @@ class Decoder {
   // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary of the share], valid until the next call;
   // nothing on ranks without the head. Errors: kUnavailable, naming the rank that was lost; the decoder is of no use afterwards.
   virtual Result<std::span<const float>> Forward(const Batch& batch) = 0;
+  // Of the last Forward: time in which worker 0 talked to other ranks, or waited for them.
+  virtual std::uint64_t communication_ns() const = 0;
   // The hidden state of batch.hidden[index] of the last Forward: fp32 [hidden size], valid until the next. Requires: a rank with
   // the head.
   virtual std::span<const float> Hidden(int index) const = 0;

@@ -176,6 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{Arithmetic::kBf16T, DType::kBF16, kernels::KvType::kBf16},
                     Case{Arithmetic::kBf16P, DType::kBF16, kernels::KvType::kBf16},
                     Case{Arithmetic::kBf16P, DType::kQ4_1, kernels::KvType::kInt8},
+                    Case{Arithmetic::kInt8G32, DType::kQ4_1, kernels::KvType::kFp8},
+                    Case{Arithmetic::kBf16T, DType::kQ4_1, kernels::KvType::kFp8},
                     Case{Arithmetic::kExact, DType::kQ4_1, kernels::KvType::kF32},
                     Case{Arithmetic::kExact, DType::kF16, kernels::KvType::kF32}),
     [](const testing::TestParamInfo<Case>& tested) {

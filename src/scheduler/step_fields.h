@@ -87,7 +87,7 @@ void Fields(Wire& wire, T& value) {
 
 template <class Wire, Same<StepResult> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.step, value.rows, value.compute_ns, value.error);
+  wire(value.step, value.rows, value.compute_ns, value.communication_ns, value.error);
 }
 
 }  // namespace skein::scheduler

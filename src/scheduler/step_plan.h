@@ -127,6 +127,7 @@ struct StepResult {
   StepId step = {};
   std::vector<RowResult> rows = {};      // of rows whose output is not kNone, in order of rows
   std::uint64_t compute_ns = 0;     // measured by the executor (the simulated one: predicted)
+  std::uint64_t communication_ns = 0;  // of these: in which the rank talked to others, or waited for them
   std::string error = {};                // not empty: the step failed, nothing of it counts
   friend bool operator==(const StepResult&, const StepResult&) = default;
 };

@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <vector>
 
@@ -89,6 +90,7 @@ class LlamaDecoder final : public Decoder {
 
   Status Reserve();
   Result<std::span<const float>> Forward(const Batch& batch) override;
+  std::uint64_t communication_ns() const override { return communication_ns_; }
   std::span<const float> Hidden(int index) const override {
     return {hidden_.row(index), static_cast<std::size_t>(config_.hidden)};
   }
@@ -123,7 +125,12 @@ class LlamaDecoder final : public Decoder {
   void AddNodes(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
                 const std::vector<float>& bias);
   void AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const std::vector<float>& bias);
-  void Note(const Status& status) {
+  // Worker 0: runs what talks to other ranks.
+  template <typename Talk>
+  void Communicate(Talk talk) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Status status = talk();
+    communication_ns_ += static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     if (status_.ok()) status_ = status;
   }
   void Head(Worker& worker);
@@ -189,6 +196,7 @@ class LlamaDecoder final : public Decoder {
   std::vector<float> embedded_, gathered_;   // of the tokens whose rows this rank has; of all
   std::vector<const float*> next_embedding_;  // by rank, in gathered_
   Status status_;                  // of communication; worker 0's until the region ends
+  std::uint64_t communication_ns_ = 0;
 };
 
 LlamaDecoder::Nodes LlamaDecoder::NodesOf(int slice_width, int columns, const std::vector<Span>& owned) const {
@@ -316,6 +324,7 @@ Result<std::span<const float>> LlamaDecoder::Forward(const Batch& batch) {
   SKEIN_RETURN_IF_ERROR(status_);
   if (batch.tokens.empty()) return std::span<const float>();
   batch_ = batch;
+  communication_ns_ = 0;
   layout_.Build(batch, pool_.threads());
   pool_.Run([this](Worker& worker) { Step(worker); });
   rope_.SetComputed(std::max(rope_.computed(), layout_.last_position() + 1));
@@ -337,7 +346,7 @@ void LlamaDecoder::Step(Worker& worker) {
     FeedForwardBranch(worker, weights_.layers[static_cast<std::size_t>(layer)]);
   }
   if (!share_.has_head) {
-    if (worker.index() == 0) Note(links_.pipe->Send(links_.pipe->self() + 1, ResidualBytes()));
+    if (worker.index() == 0) Communicate([this] { return links_.pipe->Send(links_.pipe->self() + 1, ResidualBytes()); });
     return;
   }
   const auto share = worker.ShareOf(static_cast<int>(batch_.hidden.size()));
@@ -356,7 +365,7 @@ void LlamaDecoder::Begin(Worker& worker) {
     if (share_.embeds) {
       GatherEmbeddings();
     } else {
-      Note(links_.pipe->Receive(links_.pipe->self() - 1, ResidualBytes()));
+      Communicate([this] { return links_.pipe->Receive(links_.pipe->self() - 1, ResidualBytes()); });
     }
   }
   const int known = rope_.computed(), wanted = layout_.last_position() + 1;
@@ -389,8 +398,10 @@ void LlamaDecoder::GatherEmbeddings() {
     weights_.embedding.front().packed.DequantizeRow(token - share_.vocabulary.begin, mine);
     mine += width;
   }
-  Note(links_.tensor->AllGather(std::as_bytes(std::span(embedded_.data(), mine)), gathered_bytes_,
-                                std::as_writable_bytes(std::span(gathered_.data(), static_cast<std::size_t>(tokens()) * width))));
+  Communicate([&] {
+    return links_.tensor->AllGather(std::as_bytes(std::span(embedded_.data(), mine)), gathered_bytes_,
+                                    std::as_writable_bytes(std::span(gathered_.data(), static_cast<std::size_t>(tokens()) * width)));
+  });
   std::vector<const float*>& next = next_embedding_;
   next.clear();
   const float* begin = gathered_.data();
@@ -470,13 +481,15 @@ void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Ma
            StateOf(worker).scratch.data());
   EndPhase(worker, counter);
   if (worker.index() == 0) {
-    Note(links_.tensor->AllReduce({.x = partial_.row(0),
-                                   .out = residual_.row(0),
-                                   .rows = tokens(),
-                                   .columns = config_.hidden,
-                                   .x_stride = partial_.stride(),
-                                   .out_stride = residual_.stride(),
-                                   .add = true}));
+    Communicate([this] {
+      return links_.tensor->AllReduce({.x = partial_.row(0),
+                                       .out = residual_.row(0),
+                                       .rows = tokens(),
+                                       .columns = config_.hidden,
+                                       .x_stride = partial_.stride(),
+                                       .out_stride = residual_.stride(),
+                                       .add = true});
+    });
     for (int row = 0; row < tokens() && !bias.empty(); ++row) {
       rows_.add(bias.data(), 0, 1, config_.hidden, residual_.row(row), residual_.stride());
     }
@@ -516,8 +529,10 @@ void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matri
   EndPhase(worker, counter);
   if (worker.index() == 0) {
     for (std::size_t rank = 0; rank < gathered_bytes_.size(); ++rank) gathered_bytes_[rank] = nodes.of_rank[rank] * node_floats * sizeof(float);
-    Note(links_.tensor->AllGather({own_sums_.data(), nodes.mine.size() * node_floats * sizeof(float)}, gathered_bytes_,
-                                  {node_sums_.data(), static_cast<std::size_t>(nodes.all) * node_floats * sizeof(float)}));
+    Communicate([&] {
+      return links_.tensor->AllGather({own_sums_.data(), nodes.mine.size() * node_floats * sizeof(float)}, gathered_bytes_,
+                                      {node_sums_.data(), static_cast<std::size_t>(nodes.all) * node_floats * sizeof(float)});
+    });
   }
   worker.Barrier();
   const auto share = worker.ShareOf(tokens());
