@@ -188,7 +188,6 @@ void Scheduler::Forget(Sequence& sequence) {
   sequence.computed = 0;
   sequence.taken = 0;
   sequence.held_back = false;
-  sequence.was_started = sequence.was_started || sequence.started;
   sequence.indexed = 0;
   if (sequence.started) releases_.push_back(sequence.state.sequence);
   sequence.started = false;

@@ -76,8 +76,6 @@ void Scheduler::AddRow(Sequence& sequence, Chunk chunk) {
 void Scheduler::AddStart(const Sequence& sequence) {
   const SequenceState& state = sequence.state;
   const SamplingParameters& sampling = state.sampling;
-  // The plan that made ranks forget it may be in flight and fail: this one says so itself.
-  if (in_flight_ > 0 && sequence.was_started) releases_.push_back(state.sequence);
   SequenceStart& start = plan_->starts.emplace_back();
   start.sequence = state.sequence;
   start.sampling = sampling;

@@ -28,7 +28,6 @@ struct Scheduler::Sequence {
   std::int32_t charged = 0;      // tokens that the tenant has paid for
   bool running = false;
   bool started = false;          // ranks know it
-  bool was_started = false;      // and were told to forget it since
   bool paused = false;
   bool awaits = false;           // a row in flight whose result says what comes next: no other row until then
   bool held_back = false;        // gives way once its rows in flight are back; decided anew for every plan
