@@ -30,7 +30,7 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("kernels", "NAME", &engine.kernels, "with which instructions")
       .OneOf({"auto", "amx", "avx512vnni", "avx2", "ref"});
   fields.Add("kv-dtype", "TYPE", &engine.kv_dtype, "type of the KV cache; f32 goes with exact")
-      .OneOf({"auto", "bf16", "int8", "f32"})
+      .OneOf({"auto", "bf16", "int8", "fp8", "f32"})
       .CalledElsewhere({"kv-cache-dtype", "cache-type-k", "cache-type-v", "ctk", "ctv"});
   fields.Add("context", "N", &engine.context, "longest sequence [the model's, or what memory holds]")
       .Range(1, kTokensMax)

@@ -15,7 +15,7 @@ struct EngineOptions {
   int threads = 0;                  // 0: the cores given to this process
   std::string arithmetic = "auto";  // what is rounded where; "exact" rounds nothing but the stored weights
   std::string kernels = "auto";     // with which instructions; changes the speed and no bit
-  std::string kv_dtype = "auto";    // type of the KV cache: "bf16", "int8", "f32"
+  std::string kv_dtype = "auto";    // type of the KV cache: "bf16", "int8", "fp8", "f32"
   int context = 0;                  // longest sequence; 0: the model's, or what memory holds
   int step_tokens = 0;              // tokens computed in one step, at most; 0: 512
   int sequences = 0;                // sequences computed in one step, at most; 0: 64

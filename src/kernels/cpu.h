@@ -10,6 +10,8 @@ struct CpuFeatures {
   bool avx512 = false;         // F, BW, DQ, VL and VNNI
   bool avx512_bf16 = false;    // vdpbf16ps
   bool avx512_fp16 = false;
+  bool avx512_vbmi = false;    // shuffles of bytes
+  bool fast_bf16_dot = false;  // vdpbf16ps at the rate of FMAs; Intel's processors take four times as long
   bool amx = false;            // tiles with bf16 and int8, permitted by the kernel for this process, and avx512_fp16
 };
 

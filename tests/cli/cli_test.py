@@ -91,7 +91,7 @@ class Usage(Case):
         # A silent default in place of a typo gives wrong results for hours.
         for flag, value in (("--max-tokens", "many"), ("--max-tokens", "-3"), ("--temperature", "-1"), ("--top-p", "1.5"),
                             ("--top-p", "nan"), ("--seed", "9" * 26), ("--threads", "0"), ("--kernels", "abacus"),
-                            ("--arithmetic", "abacus"), ("--kv-dtype", "fp8"), ("--prompt-tokens", "1,x,3")):
+                            ("--arithmetic", "abacus"), ("--kv-dtype", "fp4"), ("--prompt-tokens", "1,x,3")):
             prompt = [] if flag == "--prompt-tokens" else ["hi"]
             self.assertIn(flag, self.refused(2, "run", MODEL, *prompt, flag, value))
 

@@ -17,6 +17,7 @@ std::size_t ElementBytes(KvType type) {
     case KvType::kBf16:
       return 2;
     case KvType::kInt8:
+    case KvType::kFp8:
       return 1;
     case KvType::kF32:
       return 4;
@@ -32,6 +33,8 @@ std::string_view NameOf(KvType type) {
       return "bf16";
     case KvType::kInt8:
       return "int8";
+    case KvType::kFp8:
+      return "fp8";
     case KvType::kF32:
       return "f32";
   }
@@ -39,7 +42,7 @@ std::string_view NameOf(KvType type) {
 }
 
 std::optional<KvType> KvTypeFromName(std::string_view name) {
-  for (KvType type : {KvType::kBf16, KvType::kInt8, KvType::kF32}) {
+  for (KvType type : {KvType::kBf16, KvType::kInt8, KvType::kFp8, KvType::kF32}) {
     if (NameOf(type) == name) return type;
   }
   return std::nullopt;
@@ -52,7 +55,7 @@ std::size_t KvLayout::v_offset() const {
 std::size_t KvLayout::scales_offset() const { return 2 * v_offset(); }
 
 std::size_t KvLayout::frame_bytes() const {
-  return scales_offset() + (type == KvType::kInt8 ? 2u * kFrameTokens * sizeof(float) : 0u);
+  return scales_offset() + (HasScales(type) ? 2u * kFrameTokens * sizeof(float) : 0u);
 }
 
 void CopyQuarter(const KvLayout& layout, const std::byte* from, int from_slot, std::byte* to, int to_slot) {
@@ -70,7 +73,7 @@ void CopyQuarter(const KvLayout& layout, const std::byte* from, int from_slot, s
   for (std::size_t columns = 0; columns < d / 16; ++columns) {
     std::memcpy(into + half(target) + columns * 512 * element, values + half(source) + columns * 512 * element, 256 * element);
   }
-  if (layout.type != KvType::kInt8) return;
+  if (!HasScales(layout.type)) return;
   for (const std::size_t scales : {std::size_t{0}, std::size_t{kFrameTokens}}) {
     std::memcpy(to + layout.scales_offset() + (scales + target) * sizeof(float),
                 from + layout.scales_offset() + (scales + source) * sizeof(float), 16 * sizeof(float));
@@ -89,9 +92,8 @@ AttentionKernel SelectAttention(KernelPath path, Arithmetic arithmetic, KvType t
     return path == KernelPath::kAmx ? AttentionAmx() : AttentionRef(arithmetic);
   }
   if (path == KernelPath::kAvx2) return AttentionAvx2(arithmetic);
-  // Processors with tiles run vdpbf16ps at half the rate of fp32 FMAs.
-  if (arithmetic != Arithmetic::kExact && Cpu().avx512_bf16 && !Cpu().amx) return AttentionAvx512Bf16();
-  return AttentionAvx512(arithmetic);
+  if (arithmetic == Arithmetic::kExact || !Cpu().avx512_vbmi) return AttentionAvx512(arithmetic);
+  return Cpu().avx512_bf16 && Cpu().fast_bf16_dot ? AttentionAvx512Bf16() : AttentionAvx512Vbmi();
 #else
   static_cast<void>(path);
   return AttentionRef(arithmetic);

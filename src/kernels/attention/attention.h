@@ -25,13 +25,16 @@ inline constexpr int kBlockTokens = 16;  // a quarter of a frame
 inline constexpr int kFrameBlocks = kFrameTokens / kBlockTokens;
 inline constexpr int kSplitKeys = 256;
 
-enum class KvType { kBf16, kInt8, kF32 };  // F32 with the exact arithmetic only; FP8 has its place here
+enum class KvType { kBf16, kInt8, kFp8, kF32 };  // FP8 is E4M3 (tensor/e4m3.h); F32 with the exact arithmetic only
 std::string_view NameOf(KvType type);
 std::optional<KvType> KvTypeFromName(std::string_view name);
 
+// Whether elements are bytes with a scale per token and head vector.
+static constexpr bool HasScales(KvType type) { return type == KvType::kInt8 || type == KvType::kFp8; }
+
 // Bytes of a frame, head_dim padded to a multiple of 32 (d) with zeros:
 //   BF16  K: [4 key tiles of 16][d/2 pairs][16 keys][2]; V: [2 key tiles of 32][d/16][16 key pairs][16 columns][2]
-//   INT8  the same places with one byte each, then fp32 scales of K [64] and of V [64]: per token and head vector
+//   INT8, FP8  the same places with one byte each, then fp32 scales of K [64] and of V [64]: per token and head vector
 //   F32   K: [64][d]; V: [64][d]
 struct KvLayout {
   KvType type = KvType::kBf16;
@@ -39,7 +42,7 @@ struct KvLayout {
 
   int padded_head_dim() const { return (head_dim + 31) / 32 * 32; }
   std::size_t v_offset() const;       // of V in a frame
-  std::size_t scales_offset() const;  // of the scales (INT8)
+  std::size_t scales_offset() const;  // of the scales (INT8, FP8)
   std::size_t frame_bytes() const;    // a multiple of 64
 };
 

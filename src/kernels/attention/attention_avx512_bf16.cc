@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// attention on AVX-512 with vdpbf16ps: bf16p (also used with int8g32).
+// attention on AVX-512 with vdpbf16ps and shuffles of bytes: bf16p (also used with int8g32).
 #include "kernels/attention/attention_paths.h"
 #include "kernels/attention/attention_vector_impl.h"
 

@@ -255,7 +255,7 @@ int main(int argc, char** argv) {
   const bool placement = argc == 2 && std::string_view(argv[1]) == "placement";
   if (placement) fmt::print("one token at 32768, us: whole frames, scattered quarters, ratio\n");
   for (KernelPath path : paths) {
-    for (KvType type : {KvType::kBf16, KvType::kInt8, KvType::kF32}) {
+    for (KvType type : {KvType::kBf16, KvType::kInt8, KvType::kFp8, KvType::kF32}) {
       const Arithmetic arithmetic = type == KvType::kF32            ? Arithmetic::kExact
                                     : path == KernelPath::kAmx ? Arithmetic::kBf16T
                                                                     : Arithmetic::kBf16P;

@@ -13,8 +13,9 @@
 //   StoreElements(place, V16): writes 16 of them, rounded; StorePair(place, V16, V16): 32
 //   Begin(rows) before a chunk, Scores(queries, rows, d, keys, tiles, scores),
 //   Weigh(probabilities, rows, d, values, key_count, out), StayAwake() now and then during softmax
-//   with kFewApart: ScoresInOrder, Scores tile by tile; WeighTile(probabilities, rows, d, value_tile, keys, first, out),
-//   Weigh of one tile, added to out unless it is the first
+//   with kFewApart: kTouchesKeys, it reads keys in order before it multiplies them; ScoresInOrder, Scores tile by tile;
+//   ScoresNear, Scores of what lies in L1; WeighTile(probabilities, rows, d, value_tile, keys, first, out), Weigh of
+//   one tile, added to out unless it is the first
 // Scores of row r with key tile t stand at t * ScoreTile<Engine>() + r * 16; split_out is [rows][d].
 #pragma once
 
@@ -27,13 +28,18 @@ namespace {
 
 constexpr int kChunkRows = 128;  // rows that share a pass over the keys
 constexpr int kMostGroupRows = 32;
-constexpr int kFewRows = 8;      // up to here a chunk waits for memory more than for products
+constexpr int kFewRows = 8;  // up to here a chunk waits for memory more than for products
 constexpr int kSplitTiles = kSplitKeys / 16;
 
 // Floats from a tile of scores to the next; a cache line more than needed, so that a row's do not share a cache set.
 template <typename Engine>
 constexpr int ScoreTile() {
   return Engine::kGroupRows * 16 + 16;
+}
+
+template <typename Engine>
+constexpr bool IsFew(int rows) {
+  return Engine::kFewApart && rows <= kFewRows;
 }
 
 // Memory of a call, carved from the caller's scratch.
@@ -80,49 +86,63 @@ struct Workspace {
 
 // The keys of one split that a chunk of rows needs.
 struct SplitKeys {
-  const std::byte* keys[kSplitTiles];          // tiles of 16 keys
-  const std::byte* values[kSplitTiles / 2];    // tiles of 32 keys
-  int value_lines[kSplitTiles / 2];            // cache lines from there to the end of the tile
-  const float* key_scales[kSplitTiles];        // INT8: of 16 keys
+  const std::byte* keys[kSplitTiles];               // tiles of 16 keys
+  const std::byte* values[kSplitTiles / 2];         // tiles of 32 keys
+  int value_lines[kSplitTiles / 2];                 // cache lines from there to the end of the tile
+  const std::byte* second_halves[kSplitTiles / 2];  // of value tiles left as they are stored, nullptr: absent
+  const float* key_scales[kSplitTiles];             // INT8 and FP8: of 16 keys
   const float* value_scales[kSplitTiles];
 };
 
-// Bytes become bf16, exactly. Requires: `elements` is a multiple of 64.
+// Stored bytes become bf16, exactly. Requires: `elements` is a multiple of 64.
 #if defined(__AVX512VBMI__)
-struct Int8Table {
-  alignas(64) std::uint8_t low[128];  // of the bf16 of 0..127
+struct ByteTable {
+  alignas(64) std::uint8_t low[128];  // of the bf16 of a magnitude
   alignas(64) std::uint8_t high[128];
-  constexpr Int8Table() : low(), high() {
+  constexpr explicit ByteTable(KvType type) : low(), high() {
     for (int i = 0; i < 128; ++i) {
-      const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, static_cast<float>(i));
+      const float value = type == KvType::kFp8 ? FloatFromE4M3(static_cast<std::uint8_t>(i)) : static_cast<float>(i);
+      const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, value);
       low[i] = static_cast<std::uint8_t>(bits >> 16);
       high[i] = static_cast<std::uint8_t>(bits >> 24);
     }
   }
 };
-constexpr Int8Table kInt8Table;
+constexpr ByteTable kInt8Table(KvType::kInt8), kFp8Table(KvType::kFp8);
 
-SKEIN_V16_INLINE void WidenInt8(const std::byte* from, int elements, std::byte* into) {
-  const __m512i low0 = _mm512_load_si512(kInt8Table.low), low1 = _mm512_load_si512(kInt8Table.low + 64);
-  const __m512i high0 = _mm512_load_si512(kInt8Table.high), high1 = _mm512_load_si512(kInt8Table.high + 64);
+template <KvType type>
+SKEIN_V16_INLINE void WidenBytesOf(const std::byte* from, int elements, std::byte* into) {
+  constexpr const ByteTable& kTable = type == KvType::kFp8 ? kFp8Table : kInt8Table;
+  const __m512i low0 = _mm512_load_si512(kTable.low), low1 = _mm512_load_si512(kTable.low + 64);
+  const __m512i high0 = _mm512_load_si512(kTable.high), high1 = _mm512_load_si512(kTable.high + 64);
   const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);  // so that unpacking leaves elements in order
   const __m512i sign = _mm512_set1_epi8(-128);
   for (int i = 0; i < elements; i += 64) {
     const __m512i q = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(from + i));
-    const __m512i magnitude = _mm512_abs_epi8(q);
+    // The index is seven bits: of E4M3 the sign falls away.
+    const __m512i magnitude = type == KvType::kFp8 ? q : _mm512_abs_epi8(q);
     const __m512i low = _mm512_permutex2var_epi8(low0, magnitude, low1);
-    const __m512i high = _mm512_or_si512(_mm512_permutex2var_epi8(high0, magnitude, high1), _mm512_and_si512(q, sign));
+    // Bits of the table, but for the sign: (entry & ~sign) | (q & sign).
+    const __m512i high = _mm512_ternarylogic_epi32(sign, q, _mm512_permutex2var_epi8(high0, magnitude, high1), 0xca);
     _mm512_storeu_si512(into + 2 * i, _mm512_unpacklo_epi8(low, high));
     _mm512_storeu_si512(into + 2 * i + 64, _mm512_unpackhi_epi8(low, high));
   }
 }
 #else
-SKEIN_V16_INLINE void WidenInt8(const std::byte* from, int elements, std::byte* into) {
+template <KvType type>
+SKEIN_V16_INLINE void WidenBytesOf(const std::byte* from, int elements, std::byte* into) {
   for (int i = 0; i < elements; i += 16) {
-    StoreBf16(reinterpret_cast<std::uint16_t*>(into) + i, FromInt8(reinterpret_cast<const std::int8_t*>(from) + i));
+    const V16 x = type == KvType::kFp8 ? FromE4M3(reinterpret_cast<const std::uint8_t*>(from) + i)
+                                       : FromInt8(reinterpret_cast<const std::int8_t*>(from) + i);
+    StoreBf16(reinterpret_cast<std::uint16_t*>(into) + i, x);
   }
 }
 #endif
+
+SKEIN_V16_INLINE void WidenBytes(KvType type, const std::byte* from, int elements, std::byte* into) {
+  type == KvType::kFp8 ? WidenBytesOf<KvType::kFp8>(from, elements, into)
+                       : WidenBytesOf<KvType::kInt8>(from, elements, into);
+}
 
 // F32 keys [16][d] become [d][16].
 [[maybe_unused]] void TransposeKeys(const float* from, int d, float* into) {
@@ -141,23 +161,30 @@ Quarter QuarterOf(const AttentionBlock& block, std::size_t frame_bytes, int plac
   return {block.frames + b / kFrameBlocks * frame_bytes, static_cast<int>(b % kFrameBlocks)};
 }
 
-// Half a tile of values (16 keys) to `into`, converted. Halves of a tile interleave by 16 columns, but for F32.
+// Where half a tile of values (16 keys) begins. Halves of a tile interleave by 16 columns, but for F32.
+SKEIN_V16_INLINE const std::byte* HalfOf(const KvLayout& layout, Quarter quarter) {
+  const int d = layout.padded_head_dim();
+  const std::size_t element = HasScales(layout.type) ? 1 : 2;
+  return quarter.frame + layout.v_offset() +
+         static_cast<std::size_t>(quarter.index / 2 * 32 * d + quarter.index % 2 * 256) * element;
+}
+
+// Half a tile of values to `into`, converted.
 template <typename Engine>
 void TakeValues(const KvLayout& layout, Quarter quarter, std::byte* into) {
   const int d = layout.padded_head_dim();
-  const std::byte* stored = quarter.frame + layout.v_offset();
   if constexpr (Engine::kExact) {
-    const auto bytes = static_cast<std::size_t>(16 * d) * 4;
-    std::memcpy(into, stored + static_cast<std::size_t>(quarter.index) * bytes, bytes);
+    const auto size = static_cast<std::size_t>(16 * d) * 4;
+    std::memcpy(into, quarter.frame + layout.v_offset() + static_cast<std::size_t>(quarter.index) * size, size);
     return;
   }
-  const bool int8 = layout.type == KvType::kInt8;
-  const std::size_t element = int8 ? 1 : 2;
-  stored += static_cast<std::size_t>(quarter.index / 2 * 32 * d + quarter.index % 2 * 256) * element;
+  const bool bytes = HasScales(layout.type);
+  const std::size_t element = bytes ? 1 : 2;
+  const std::byte* stored = HalfOf(layout, quarter);
   for (int columns = 0; columns < d / 16; ++columns) {
     const std::byte* from = stored + static_cast<std::size_t>(columns) * 512 * element;
-    if (int8) {
-      WidenInt8(from, 256, into + columns * 1024);
+    if (bytes) {
+      WidenBytes(layout.type, from, 256, into + columns * 1024);
     } else {
       std::memcpy(into + columns * 1024, from, 512);
     }
@@ -165,14 +192,15 @@ void TakeValues(const KvLayout& layout, Quarter quarter, std::byte* into) {
 }
 
 // Finds the tiles of keys [0, count) of a split, converting what the engine cannot read as it is stored, and putting
-// halves of value tiles side by side that stand apart.
+// halves of value tiles side by side that stand apart. With `as_stored` bytes are left to MultiplyFew.
 template <typename Engine>
-void FindKeys(const AttentionBlock& block, int split, int count, const Workspace<Engine>& space, SplitKeys& found) {
+void FindKeys(const AttentionBlock& block, int split, int count, bool as_stored, const Workspace<Engine>& space,
+              SplitKeys& found) {
   const KvLayout& layout = block.layout;
   const int d = layout.padded_head_dim();
   const std::size_t frame_bytes = layout.frame_bytes();
-  const bool int8 = layout.type == KvType::kInt8;
-  const std::size_t element = Engine::kExact ? 4 : int8 ? 1 : 2;
+  const bool bytes = HasScales(layout.type);
+  const std::size_t element = Engine::kExact ? 4 : bytes ? 1 : 2;
   const auto tile_bytes = static_cast<std::size_t>(16 * d) * element;
   const auto converted_bytes = static_cast<std::size_t>(16 * d) * Workspace<Engine>::kConverted;
   const int tiles = (count + 15) / 16;
@@ -183,8 +211,12 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
     found.keys[tile] = keys;
     if constexpr (Engine::kExact) {
       TransposeKeys(reinterpret_cast<const float*>(stored), d, reinterpret_cast<float*>(keys));
-    } else if (int8) {
-      WidenInt8(stored, 16 * d, keys);
+    } else if (bytes) {
+      if (as_stored) {
+        found.keys[tile] = stored;
+      } else {
+        WidenBytes(layout.type, stored, 16 * d, keys);
+      }
       const float* scales = reinterpret_cast<const float*>(quarter.frame + layout.scales_offset());
       found.key_scales[tile] = scales + quarter.index * 16;
       found.value_scales[tile] = scales + kFrameTokens + quarter.index * 16;
@@ -199,11 +231,19 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
     const bool whole = tile + 1 < tiles;
     const std::uint32_t at = block.blocks[split * kSplitTiles + tile].value;
     const bool in_order = whole && at % 2 == 0 && block.blocks[split * kSplitTiles + tile + 1].value == at + 1;
-    const std::byte* stored = quarter.frame + layout.v_offset();
-    if (!int8 && (in_order || (!whole && !Engine::kWholeValueTiles))) {
+    if (!bytes && (in_order || (!whole && !Engine::kWholeValueTiles))) {
       const int place = Engine::kExact ? quarter.index * 16 * d : quarter.index / 2 * 32 * d + quarter.index % 2 * 256;
-      found.values[tile / 2] = stored + static_cast<std::size_t>(place) * element;
-      found.value_lines[tile / 2] = d - (whole ? 0 : quarter.index % 2 * 8);  // a second half begins 512 bytes into its tile
+      found.values[tile / 2] = quarter.frame + layout.v_offset() + static_cast<std::size_t>(place) * element;
+      found.value_lines[tile / 2] =
+          d - (whole ? 0 : quarter.index % 2 * 8);  // a second half begins 512 bytes into its tile
+      return;
+    }
+    if (bytes && as_stored) {
+      const std::byte* first = HalfOf(layout, quarter);
+      found.values[tile / 2] = first;
+      found.second_halves[tile / 2] =
+          whole ? HalfOf(layout, QuarterOf(block, frame_bytes, split * kSplitTiles + tile + 1)) : nullptr;
+      found.value_lines[tile / 2] = d / 2 - quarter.index % 2 * 4;  // a second half begins 256 bytes into its tile
       return;
     }
     std::byte* values = space.values + static_cast<std::size_t>(tile) * converted_bytes;
@@ -234,45 +274,46 @@ void FindKeys(const AttentionBlock& block, int split, int count, const Workspace
 // How many keys of a split a row sees: of so many pairs of tiles all, of the next pair `low` and `high`.
 struct Seen {
   int full, low, high;
-  explicit Seen(int visible) : full(visible / 32), low(visible % 32 < 16 ? visible % 32 : 16), high(visible % 32 - low) {}
+  explicit Seen(int visible)
+      : full(visible / 32), low(visible % 32 < 16 ? visible % 32 : 16), high(visible % 32 - low) {}
 };
 
-template <typename Engine, bool kInt8>
+template <typename Engine, bool kScaled>
 SKEIN_V16_INLINE V16 LoadScores(const float* row_scores, int tile, const SplitKeys& keys) {
   const V16 s = Load(row_scores + tile * ScoreTile<Engine>());
-  if constexpr (kInt8) return Mul(s, Load(keys.key_scales[tile]));
+  if constexpr (kScaled) return Mul(s, Load(keys.key_scales[tile]));
   return s;
 }
 
-template <typename Engine, bool kInt8>
+template <typename Engine, bool kScaled>
 SKEIN_V16_INLINE float RowMaximum(const float* row_scores, int visible, const SplitKeys& keys) {
   const V16 lowest = Set(-__builtin_huge_valf());
   const Seen seen(visible);
   V16 a = lowest, b = lowest;
 #pragma GCC unroll 8
   for (int pair = 0; pair < seen.full; ++pair) {
-    a = Max(LoadScores<Engine, kInt8>(row_scores, 2 * pair, keys), a);
-    b = Max(LoadScores<Engine, kInt8>(row_scores, 2 * pair + 1, keys), b);
+    a = Max(LoadScores<Engine, kScaled>(row_scores, 2 * pair, keys), a);
+    b = Max(LoadScores<Engine, kScaled>(row_scores, 2 * pair + 1, keys), b);
   }
   if (seen.low > 0) {
-    a = Max(SelectFirst(LoadScores<Engine, kInt8>(row_scores, 2 * seen.full, keys), seen.low, lowest), a);
-    b = Max(SelectFirst(LoadScores<Engine, kInt8>(row_scores, 2 * seen.full + 1, keys), seen.high, lowest), b);
+    a = Max(SelectFirst(LoadScores<Engine, kScaled>(row_scores, 2 * seen.full, keys), seen.low, lowest), a);
+    b = Max(SelectFirst(LoadScores<Engine, kScaled>(row_scores, 2 * seen.full + 1, keys), seen.high, lowest), b);
   }
   return ReduceMax(Max(a, b));
 }
 
 // Writes a row's probabilities of `pairs` pairs of tiles, zero for keys that it does not see, and returns their sum
 // (before rounding). Scores come as exponents of two.
-template <typename Engine, bool kInt8>
+template <typename Engine, bool kScaled>
 SKEIN_V16_INLINE float RowProbabilities(const float* row_scores, int visible, int pairs, float maximum,
                                         const SplitKeys& keys, typename Engine::Element* into) {
   const Seen seen(visible);
   const V16 back = Set(-maximum);
   const auto probability = [&](int tile) {
-    return Exp2OfNegative<Engine::kExact>(Add(LoadScores<Engine, kInt8>(row_scores, tile, keys), back));
+    return Exp2OfNegative<Engine::kExact>(Add(LoadScores<Engine, kScaled>(row_scores, tile, keys), back));
   };
   const auto weigh = [&](int tile, V16 p) {
-    if constexpr (kInt8) return Mul(p, Load(keys.value_scales[tile]));
+    if constexpr (kScaled) return Mul(p, Load(keys.value_scales[tile]));
     return p;
   };
   V16 sum = Zero();
@@ -308,8 +349,8 @@ SKEIN_V16_INLINE float RowProbabilities(const float* row_scores, int visible, in
 struct Group {
   int first = 0;  // in the chunk
   int rows = 0;
-  int key_count = 0;             // that the last row sees
-  int visible[kMostGroupRows];   // keys that each row sees
+  int key_count = 0;            // that the last row sees
+  int visible[kMostGroupRows];  // keys that each row sees
   alignas(64) float maxima[kMostGroupRows], sums[kMostGroupRows];
 
   int tiles() const { return (key_count + 31) / 32 * 2; }  // of keys, even
@@ -340,33 +381,73 @@ SKEIN_V16_INLINE void Touch(const std::byte* from, int lines) {
 
 // Softmax of a group against the split's own maxima. All maxima come first: a row's exponentials would wait for the
 // last comparison of its own.
-template <typename Engine, bool kInt8>
+template <typename Engine, bool kScaled>
 void Softmax(const float* scores, const SplitKeys& keys, Group& group, typename Engine::Element* probabilities) {
   const int pairs = group.tiles() / 2;
   for (int row = 0; row < group.rows; ++row) {
-    group.maxima[row] = RowMaximum<Engine, kInt8>(scores + row * 16, group.visible[row], keys);
+    group.maxima[row] = RowMaximum<Engine, kScaled>(scores + row * 16, group.visible[row], keys);
   }
   for (int row = 0; row < group.rows; ++row) {
     if (row % 4 == 0) Engine::StayAwake();
-    group.sums[row] =
-        RowProbabilities<Engine, kInt8>(scores + row * 16, group.visible[row], pairs, group.maxima[row], keys,
-                                        probabilities + Engine::ProbabilityPlace(row));
+    group.sums[row] = RowProbabilities<Engine, kScaled>(scores + row * 16, group.visible[row], pairs, group.maxima[row],
+                                                        keys, probabilities + Engine::ProbabilityPlace(row));
   }
+}
+
+// The tiles of a frame for few rows: as they stand, one after the other; bytes widened into one place, which stays in
+// L1, where the order is free.
+template <typename Engine, bool kScaled>
+SKEIN_V16_INLINE void ScoresOfFrame(KvType type, int d, const Workspace<Engine>& space, int rows,
+                                    const std::byte* const* keys, int tiles, float* scores) {
+  if constexpr (!kScaled && !Engine::kTouchesKeys) {
+    return Engine::ScoresInOrder(space.queries, rows, d, keys, tiles, scores);
+  }
+  if constexpr (!kScaled) {
+    for (int tile = 0; tile < tiles; ++tile) Touch(keys[tile], d / 2);
+    return Engine::ScoresNear(space.queries, rows, d, keys, tiles, scores);
+  }
+  const std::byte* widened[kFrameBlocks];
+  for (int tile = 0; tile < tiles; ++tile) {
+    std::byte* place = space.keys + static_cast<std::ptrdiff_t>(tile) * 32 * d;
+    widened[tile] = place;
+    WidenBytes(type, keys[tile], 16 * d, place);
+  }
+  Engine::ScoresNear(space.queries, rows, d, widened, tiles, scores);
+}
+
+// A tile of values as the engine reads it.
+template <typename Engine, bool kScaled>
+SKEIN_V16_INLINE const std::byte* ValuesOf(KvType type, int d, const Workspace<Engine>& space, const SplitKeys& keys,
+                                           int pair) {
+  const std::byte* first = keys.values[pair];
+  if constexpr (!kScaled) return first;
+  const std::byte* second = keys.second_halves[pair];
+  if (second == first + 256) {
+    WidenBytes(type, first, 32 * d, space.values);
+    return space.values;
+  }
+  for (int columns = 0; columns < d / 16; ++columns) {
+    WidenBytes(type, first + columns * 512, 256, space.values + columns * 1024);
+    if (second != nullptr) WidenBytes(type, second + columns * 512, 256, space.values + columns * 1024 + 512);
+  }
+  return space.values;
 }
 
 // One split for a few rows. Memory is what they wait for, and its prefetcher follows one stream: everything is read in
 // the order in which it stands, the keys of a frame and then its values, which softmax has yet to make use of.
-template <typename Engine, bool kInt8>
-SKEIN_V16_INLINE void MultiplyFew(int d, const Workspace<Engine>& space, const SplitKeys& keys, Group& group) {
+template <typename Engine, bool kScaled>
+SKEIN_V16_INLINE void MultiplyFew(KvType type, int d, const Workspace<Engine>& space, const SplitKeys& keys,
+                                  Group& group) {
   for (int tile = 0; tile < group.tiles(); tile += kFrameBlocks) {
     const int tiles = group.tiles() - tile < kFrameBlocks ? group.tiles() - tile : kFrameBlocks;
-    Engine::ScoresInOrder(space.queries, group.rows, d, keys.keys + tile, tiles, space.scores + tile * ScoreTile<Engine>());
-    if (kInt8) continue;  // converted already
+    ScoresOfFrame<Engine, kScaled>(type, d, space, group.rows, keys.keys + tile, tiles,
+                                   space.scores + tile * ScoreTile<Engine>());
     for (int pair = tile / 2; pair < (tile + tiles) / 2; ++pair) Touch(keys.values[pair], keys.value_lines[pair]);
   }
-  Softmax<Engine, kInt8>(space.scores, keys, group, space.probabilities);
+  Softmax<Engine, kScaled>(space.scores, keys, group, space.probabilities);
   for (int key = 0; key < group.key_count; key += 32) {
-    Engine::WeighTile(space.probabilities + key, group.rows, d, keys.values[key / 32],
+    Engine::WeighTile(space.probabilities + key, group.rows, d,
+                      ValuesOf<Engine, kScaled>(type, d, space, keys, key / 32),
                       group.key_count - key < 32 ? group.key_count - key : 32, key == 0, space.split_out);
   }
 }
@@ -376,13 +457,15 @@ template <typename Engine, typename Take>
 SKEIN_V16_INLINE void MultiplyGroups(const AttentionBlock& block, const Workspace<Engine>& space, const SplitKeys& keys,
                                      int split, int chunk, int chunk_rows, Take take) {
   const int d = block.layout.padded_head_dim();
-  const bool int8 = block.layout.type == KvType::kInt8;
+  const bool scaled = HasScales(block.layout.type);
   if constexpr (Engine::kFewApart) {
-    if (chunk_rows <= kFewRows) {
+    if (IsFew<Engine>(chunk_rows)) {
       Group group;
       FindGroup(block, split, chunk, 0, chunk_rows, group);
       if (group.key_count > 0) {
-        int8 ? MultiplyFew<Engine, true>(d, space, keys, group) : MultiplyFew<Engine, false>(d, space, keys, group);
+        const KvType type = block.layout.type;
+        scaled ? MultiplyFew<Engine, true>(type, d, space, keys, group)
+               : MultiplyFew<Engine, false>(type, d, space, keys, group);
       }
       return take(group);
     }
@@ -390,12 +473,13 @@ SKEIN_V16_INLINE void MultiplyGroups(const AttentionBlock& block, const Workspac
   Engine::Begin(chunk_rows);
   for (int first = 0; first < chunk_rows; first += Engine::kGroupRows) {
     Group group;
-    FindGroup(block, split, chunk, first, chunk_rows - first < Engine::kGroupRows ? chunk_rows - first : Engine::kGroupRows,
-              group);
+    FindGroup(block, split, chunk, first,
+              chunk_rows - first < Engine::kGroupRows ? chunk_rows - first : Engine::kGroupRows, group);
     if (group.key_count > 0) {
-      Engine::Scores(space.queries + Engine::QueryPlace(d, first, 0), group.rows, d, keys.keys, group.tiles(), space.scores);
-      int8 ? Softmax<Engine, true>(space.scores, keys, group, space.probabilities)
-           : Softmax<Engine, false>(space.scores, keys, group, space.probabilities);
+      Engine::Scores(space.queries + Engine::QueryPlace(d, first, 0), group.rows, d, keys.keys, group.tiles(),
+                     space.scores);
+      scaled ? Softmax<Engine, true>(space.scores, keys, group, space.probabilities)
+             : Softmax<Engine, false>(space.scores, keys, group, space.probabilities);
       Engine::Weigh(space.probabilities, group.rows, d, keys.values, group.key_count, space.split_out);
     }
     take(group);
@@ -419,8 +503,8 @@ template <typename Engine>
 SKEIN_V16_INLINE void FoldGroup(const Group& group, int split, int d, const Workspace<Engine>& space) {
   alignas(64) float keep[kMostGroupRows], take[kMostGroupRows];
   for (int i = 0; i < group.rows; i += 16) {
-    FoldFactors(group.maxima + i, group.sums + i, space.maxima + group.first + i, space.sums + group.first + i, keep + i,
-                take + i);
+    FoldFactors(group.maxima + i, group.sums + i, space.maxima + group.first + i, space.sums + group.first + i,
+                keep + i, take + i);
   }
   for (int i = 0; i < group.rows; ++i) {
     if (group.visible[i] == 0) continue;
@@ -465,7 +549,7 @@ void Attend(const AttentionBlock& block, float* out, std::ptrdiff_t out_stride, 
     for (int split = 0; split * kSplitKeys < all_keys; ++split) {
       const int left = all_keys - split * kSplitKeys;
       SplitKeys keys = {};
-      FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, space, keys);
+      FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, IsFew<Engine>(chunk_rows), space, keys);
       MultiplyGroups<Engine>(block, space, keys, split, chunk, chunk_rows, [&](const Group& group) {
         if (group.key_count > 0) FoldGroup<Engine>(group, split, d, space);
       });
@@ -494,7 +578,8 @@ void AttendSplits(const AttentionBlock& block, int begin, int end, float* partia
     for (int split = begin; split < end; ++split) {
       const int left = all_keys - split * kSplitKeys;
       SplitKeys keys = {};
-      if (left > 0) FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, space, keys);
+      if (left > 0)
+        FindKeys<Engine>(block, split, left < kSplitKeys ? left : kSplitKeys, IsFew<Engine>(chunk_rows), space, keys);
       MultiplyGroups<Engine>(block, space, keys, split, chunk, chunk_rows, [&](const Group& group) {
         for (int i = 0; i < group.rows; ++i) {
           const auto row = static_cast<std::ptrdiff_t>(split - begin) * all_rows + chunk + group.first + i;

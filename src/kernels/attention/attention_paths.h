@@ -11,7 +11,8 @@ namespace skein::kernels {
 AttentionKernel AttentionRef(Arithmetic arithmetic);
 AttentionKernel AttentionAvx2(Arithmetic arithmetic);        // not bf16t
 AttentionKernel AttentionAvx512(Arithmetic arithmetic);      // not bf16t
-AttentionKernel AttentionAvx512Bf16();                       // bf16p and int8g32, with vdpbf16ps
+AttentionKernel AttentionAvx512Vbmi();                       // bf16p and int8g32, widens bytes by tables
+AttentionKernel AttentionAvx512Bf16();                       // the same with vdpbf16ps
 AttentionKernel AttentionAmx();                              // bf16t
 
 }  // namespace skein::kernels

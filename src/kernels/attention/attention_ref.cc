@@ -9,6 +9,7 @@
 #include "kernels/attention/attention_paths.h"
 #include "kernels/attention/frame.h"
 #include "kernels/simd/scalar_math.h"
+#include "tensor/e4m3.h"
 
 namespace skein::kernels {
 namespace {
@@ -54,6 +55,8 @@ float KeyElement(const KvLayout& layout, const std::byte* frame, int slot, int d
       return ScalarFromBf16(reinterpret_cast<const std::uint16_t*>(frame)[KeyPlace(d, slot, dim)]);
     case KvType::kInt8:
       return static_cast<float>(reinterpret_cast<const std::int8_t*>(frame)[KeyPlace(d, slot, dim)]);
+    case KvType::kFp8:
+      return FloatFromE4M3(reinterpret_cast<const std::uint8_t*>(frame)[KeyPlace(d, slot, dim)]);
     case KvType::kF32:
       return reinterpret_cast<const float*>(frame)[slot * d + dim];
   }
@@ -68,6 +71,8 @@ float ValueElement(const KvLayout& layout, const std::byte* frame, int slot, int
       return ScalarFromBf16(reinterpret_cast<const std::uint16_t*>(values)[ValuePlace(d, slot, dim)]);
     case KvType::kInt8:
       return static_cast<float>(reinterpret_cast<const std::int8_t*>(values)[ValuePlace(d, slot, dim)]);
+    case KvType::kFp8:
+      return FloatFromE4M3(reinterpret_cast<const std::uint8_t*>(values)[ValuePlace(d, slot, dim)]);
     case KvType::kF32:
       return reinterpret_cast<const float*>(values)[slot * d + dim];
   }
@@ -76,7 +81,7 @@ float ValueElement(const KvLayout& layout, const std::byte* frame, int slot, int
 
 // Scale of K (which = 0) or V (1) of a slot; 1 where there are none.
 float SlotScale(const KvLayout& layout, const std::byte* frame, int slot, int which) {
-  if (layout.type != KvType::kInt8) return 1.0f;
+  if (!HasScales(layout.type)) return 1.0f;
   return reinterpret_cast<const float*>(frame + layout.scales_offset())[which * kFrameTokens + slot];
 }
 
@@ -93,7 +98,9 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   const float scale = block.scale * math::kLog2E;  // so that probabilities are powers of two
   const auto block_of = [&](int key) { return block.blocks[(split * kSplitKeys + key) / kBlockTokens].value; };
   const auto frame_of = [&](int key) { return block.frames + block_of(key) / kFrameBlocks * layout.frame_bytes(); };
-  const auto slot_of = [&](int key) { return static_cast<int>(block_of(key) % kFrameBlocks) * kBlockTokens + key % kBlockTokens; };
+  const auto slot_of = [&](int key) {
+    return static_cast<int>(block_of(key) % kFrameBlocks) * kBlockTokens + key % kBlockTokens;
+  };
   const auto rounded = [&](float x) { return kind == Kind::kChain ? x : ScalarFromBf16(ScalarBf16(x)); };
 
   float scores[kSplitKeys];
@@ -104,7 +111,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
     float score = Dot(
         kind, d, [&](int i) { return i < layout.head_dim ? rounded(query[i] * scale) : 0.0f; },
         [&](int i) { return KeyElement(layout, frame, slot, i); });
-    if (layout.type == KvType::kInt8) score = score * SlotScale(layout, frame, slot, 0);
+    if (HasScales(layout.type)) score = score * SlotScale(layout, frame, slot, 0);
     scores[key] = score;
     maximum = score > maximum ? score : maximum;
   }
@@ -114,7 +121,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   for (int key = 0; key < visible; ++key) {
     float p = ScalarExp2OfNegative(scores[key] - maximum, kind == Kind::kChain);
     lanes[key % 16] += p;
-    if (layout.type == KvType::kInt8) p = p * SlotScale(layout, frame_of(key), slot_of(key), 1);
+    if (HasScales(layout.type)) p = p * SlotScale(layout, frame_of(key), slot_of(key), 1);
     probabilities[key] = rounded(p);
   }
   for (int distance = 8; distance > 0; distance /= 2) {
@@ -127,9 +134,7 @@ void AttendRowSplit(Kind kind, const AttentionBlock& block, int token, int head,
   for (int dim = 0; dim < layout.head_dim; ++dim) {
     partial[2 + dim] = Dot(
         kind, keys, [&](int key) { return probabilities[key]; },
-        [&](int key) {
-          return key < visible ? ValueElement(layout, frame_of(key), slot_of(key), dim) : 0.0f;
-        });
+        [&](int key) { return key < visible ? ValueElement(layout, frame_of(key), slot_of(key), dim) : 0.0f; });
   }
 }
 
@@ -207,7 +212,7 @@ void ClearQuarter(const KvLayout& layout, std::byte* frame, int slot) {
       if (layout.type == KvType::kBf16) {
         reinterpret_cast<std::uint16_t*>(frame)[KeyPlace(d, s, dim)] = 0;
         reinterpret_cast<std::uint16_t*>(values)[ValuePlace(d, s, dim)] = 0;
-      } else if (layout.type == KvType::kInt8) {
+      } else if (HasScales(layout.type)) {
         reinterpret_cast<std::int8_t*>(frame)[KeyPlace(d, s, dim)] = 0;
         reinterpret_cast<std::int8_t*>(values)[ValuePlace(d, s, dim)] = 0;
       } else {
@@ -215,32 +220,33 @@ void ClearQuarter(const KvLayout& layout, std::byte* frame, int slot) {
         reinterpret_cast<float*>(values)[s * d + dim] = 0.0f;
       }
     }
-    if (layout.type == KvType::kInt8) {
+    if (HasScales(layout.type)) {
       float* scales = reinterpret_cast<float*>(frame + layout.scales_offset());
       scales[s] = scales[kFrameTokens + s] = 0.0f;
     }
   }
 }
 
-// Factor from values to integers, and the scale back.
-struct Int8Rounding {
+// Factor from values to stored numbers, the largest of which is `most`, and the scale back.
+struct ByteRounding {
   float inverse = 0.0f, scale = 0.0f;
 };
-Int8Rounding RoundingOf(const float* x, int n) {
+ByteRounding RoundingOf(const float* x, int n, float most) {
   float largest = 0.0f;
   for (int i = 0; i < n; ++i) largest = std::fabs(x[i]) > largest ? std::fabs(x[i]) : largest;
   if (largest < math::kSmallestMagnitude) return {};
-  return {127.0f / largest, largest / 127.0f};
+  return {most / largest, largest / most};
 }
 
 void StoreToken(const KvLayout& layout, std::byte* frame, int slot, const float* k, const float* v) {
   if (slot % kQuarterKeys == 0) ClearQuarter(layout, frame, slot);
   const int d = layout.padded_head_dim();
   std::byte* values = frame + layout.v_offset();
-  Int8Rounding key_rounding, value_rounding;
-  if (layout.type == KvType::kInt8) {
-    key_rounding = RoundingOf(k, layout.head_dim);
-    value_rounding = RoundingOf(v, layout.head_dim);
+  ByteRounding key_rounding, value_rounding;
+  if (HasScales(layout.type)) {
+    const float most = layout.type == KvType::kFp8 ? kE4M3Max : kInt8Max;
+    key_rounding = RoundingOf(k, layout.head_dim, most);
+    value_rounding = RoundingOf(v, layout.head_dim, most);
     float* scales = reinterpret_cast<float*>(frame + layout.scales_offset());
     scales[slot] = key_rounding.scale;
     scales[kFrameTokens + slot] = value_rounding.scale;
@@ -254,6 +260,10 @@ void StoreToken(const KvLayout& layout, std::byte* frame, int slot, const float*
           static_cast<std::int8_t>(std::nearbyint(k[dim] * key_rounding.inverse));
       reinterpret_cast<std::int8_t*>(values)[ValuePlace(d, slot, dim)] =
           static_cast<std::int8_t>(std::nearbyint(v[dim] * value_rounding.inverse));
+    } else if (layout.type == KvType::kFp8) {
+      reinterpret_cast<std::uint8_t*>(frame)[KeyPlace(d, slot, dim)] = E4M3FromFloat(k[dim] * key_rounding.inverse);
+      reinterpret_cast<std::uint8_t*>(values)[ValuePlace(d, slot, dim)] =
+          E4M3FromFloat(v[dim] * value_rounding.inverse);
     } else {
       reinterpret_cast<float*>(frame)[slot * d + dim] = k[dim];
       reinterpret_cast<float*>(values)[slot * d + dim] = v[dim];

@@ -8,6 +8,7 @@
 
 #include "kernels/attention/frame.h"
 #include "kernels/simd/v16.h"
+#include "tensor/e4m3.h"
 
 namespace skein::kernels {
 namespace {
@@ -29,7 +30,7 @@ void ClearQuarter(const KvLayout& layout, std::byte* frame, int slot) {
   for (std::size_t block = 0; block < d / 16; ++block) {
     std::memset(values + (s / 32 * d * 32 + block * 512 + s % 32 * 16) * element, 0, 256 * element);
   }
-  if (layout.type == KvType::kInt8) {
+  if (HasScales(layout.type)) {
     std::byte* scales = frame + layout.scales_offset();
     std::memset(scales + s * 4, 0, 64);
     std::memset(scales + (kFrameTokens + s) * 4, 0, 64);
@@ -42,7 +43,8 @@ SKEIN_V16_INLINE V16 LoadDims(const float* x, int dim, int head_dim) {
   return left >= 16 ? Load(x + dim) : left > 0 ? LoadPartial(x + dim, left) : Zero();
 }
 
-SKEIN_V16_INLINE void StoreBf16Token(const KvLayout& layout, std::byte* frame, int slot, const float* k, const float* v) {
+SKEIN_V16_INLINE void StoreBf16Token(const KvLayout& layout, std::byte* frame, int slot, const float* k,
+                                     const float* v) {
   const int d = layout.padded_head_dim();
   std::byte* keys = frame + slot / 16 * d * 32 + slot % 16 * 4;
   std::byte* values = frame + layout.v_offset() + slot / 32 * d * 64 + slot % 32 / 2 * 64;
@@ -56,23 +58,34 @@ SKEIN_V16_INLINE void StoreBf16Token(const KvLayout& layout, std::byte* frame, i
   }
 }
 
-// 127 / max|x|, and the scale max|x| / 127; both 0 for a vector of zeros.
-struct Int8Rounding {
+// The largest stored number / max|x|, and the scale, its inverse; both 0 for a vector of zeros.
+struct ByteRounding {
   float inverse, scale;
 };
-SKEIN_V16_INLINE Int8Rounding RoundingOf(const float* x, int head_dim) {
+SKEIN_V16_INLINE ByteRounding RoundingOf(const float* x, int head_dim, float most) {
   V16 largest = Zero();
   for (int dim = 0; dim < head_dim; dim += 16) largest = Max(Abs(LoadDims(x, dim, head_dim)), largest);
   const float magnitude = ReduceMax(largest);
   if (magnitude < math::kSmallestMagnitude) return {0.0f, 0.0f};
-  return {127.0f / magnitude, magnitude / 127.0f};
+  return {most / magnitude, magnitude / most};
 }
 
-SKEIN_V16_INLINE void StoreInt8Token(const KvLayout& layout, std::byte* frame, int slot, const float* k, const float* v) {
+// 16 numbers as bytes.
+template <KvType type>
+SKEIN_V16_INLINE __m128i ToBytes(V16 x) {
+  if constexpr (type == KvType::kFp8) return ToE4M3(x);
+  return ToInt8(x);
+}
+
+template <KvType type>
+SKEIN_V16_INLINE void StoreBytesToken(const KvLayout& layout, std::byte* frame, int slot, const float* k,
+                                      const float* v) {
   const int d = layout.padded_head_dim();
   std::byte* keys = frame + slot / 16 * d * 16 + slot % 16 * 2;
   std::byte* values = frame + layout.v_offset() + slot / 32 * d * 32 + slot % 32 / 2 * 32;
-  const Int8Rounding key_rounding = RoundingOf(k, layout.head_dim), value_rounding = RoundingOf(v, layout.head_dim);
+  constexpr float kMost = type == KvType::kFp8 ? kE4M3Max : kInt8Max;
+  const ByteRounding key_rounding = RoundingOf(k, layout.head_dim, kMost),
+                     value_rounding = RoundingOf(v, layout.head_dim, kMost);
   float* scales = reinterpret_cast<float*>(frame + layout.scales_offset());
   scales[slot] = key_rounding.scale;
   scales[kFrameTokens + slot] = value_rounding.scale;
@@ -80,14 +93,15 @@ SKEIN_V16_INLINE void StoreInt8Token(const KvLayout& layout, std::byte* frame, i
   for (int dim = 0; dim < layout.head_dim; dim += 16) {
     alignas(16) std::uint16_t pairs[8];
     _mm_store_si128(reinterpret_cast<__m128i*>(pairs),
-                    ToInt8(Mul(LoadDims(k, dim, layout.head_dim), Set(key_rounding.inverse))));
+                    ToBytes<type>(Mul(LoadDims(k, dim, layout.head_dim), Set(key_rounding.inverse))));
     for (int i = 0; i < 8; ++i) std::memcpy(keys + (dim / 2 + i) * 32, &pairs[i], 2);
     const __m256i q =
-        _mm256_cvtepu8_epi16(ToInt8(Mul(LoadDims(v, dim, layout.head_dim), Set(value_rounding.inverse))));
+        _mm256_cvtepu8_epi16(ToBytes<type>(Mul(LoadDims(v, dim, layout.head_dim), Set(value_rounding.inverse))));
     __m256i* row = reinterpret_cast<__m256i*>(values + dim / 16 * 512);
     const __m256i old = _mm256_loadu_si256(row);
-    _mm256_storeu_si256(row, slot % 2 == 0 ? _mm256_or_si256(_mm256_and_si256(old, odd_bytes), q)
-                                           : _mm256_or_si256(_mm256_andnot_si256(odd_bytes, old), _mm256_slli_epi16(q, 8)));
+    _mm256_storeu_si256(row, slot % 2 == 0
+                                 ? _mm256_or_si256(_mm256_and_si256(old, odd_bytes), q)
+                                 : _mm256_or_si256(_mm256_andnot_si256(odd_bytes, old), _mm256_slli_epi16(q, 8)));
   }
 }
 
@@ -98,7 +112,10 @@ void StoreToken(const KvLayout& layout, std::byte* frame, int slot, const float*
       StoreBf16Token(layout, frame, slot, k, v);
       return;
     case KvType::kInt8:
-      StoreInt8Token(layout, frame, slot, k, v);
+      StoreBytesToken<KvType::kInt8>(layout, frame, slot, k, v);
+      return;
+    case KvType::kFp8:
+      StoreBytesToken<KvType::kFp8>(layout, frame, slot, k, v);
       return;
     case KvType::kF32: {
       const auto row = static_cast<std::size_t>(slot * layout.padded_head_dim()) * 4;

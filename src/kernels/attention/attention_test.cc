@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -15,7 +16,9 @@
 #include <vector>
 
 #include "kernels/attention/attention_paths.h"
+#include "kernels/attention/frame.h"
 #include "kernels/cpu.h"
+#include "tensor/e4m3.h"
 
 namespace skein::kernels {
 namespace {
@@ -24,8 +27,9 @@ struct Case {
   Arithmetic arithmetic;
   KvType type;
 };
-const Case kCases[] = {{Arithmetic::kBf16T, KvType::kBf16},   {Arithmetic::kBf16T, KvType::kInt8},
-                       {Arithmetic::kBf16P, KvType::kBf16},   {Arithmetic::kBf16P, KvType::kInt8},
+const Case kCases[] = {{Arithmetic::kBf16T, KvType::kBf16}, {Arithmetic::kBf16T, KvType::kInt8},
+                       {Arithmetic::kBf16P, KvType::kBf16}, {Arithmetic::kBf16P, KvType::kInt8},
+                       {Arithmetic::kBf16T, KvType::kFp8},  {Arithmetic::kBf16P, KvType::kFp8},
                        {Arithmetic::kExact, KvType::kF32}};
 
 struct Shape {
@@ -58,7 +62,8 @@ class Aligned {
 // One sequence of one KV head: queries, keys and values of all positions, and frames filled by a kernel's store. Its
 // quarters stand in order, or anywhere among twice as many.
 struct Sequence {
-  Sequence(const AttentionKernel& kernel, KvType type, Shape s, unsigned seed, int fill = 0, bool scattered = false) : shape(s) {
+  Sequence(const AttentionKernel& kernel, KvType type, Shape s, unsigned seed, int fill = 0, bool scattered = false)
+      : shape(s) {
     std::mt19937 random(seed);
     layout = {type, s.head_dim};
     positions = s.first_position + s.tokens;
@@ -73,8 +78,9 @@ struct Sequence {
     for (int p = 0; p < positions; ++p) {
       const std::size_t row = static_cast<std::size_t>(p) * d;
       const std::uint32_t b = blocks[static_cast<std::size_t>(p / kBlockTokens)].value;
-      kernel.store(layout, Frame(b / kFrameBlocks), static_cast<int>(b % kFrameBlocks) * kBlockTokens + p % kBlockTokens,
-                   k.data() + row, v.data() + row);
+      kernel.store(layout, Frame(b / kFrameBlocks),
+                   static_cast<int>(b % kFrameBlocks) * kBlockTokens + p % kBlockTokens, k.data() + row,
+                   v.data() + row);
     }
   }
   std::byte* Frame(std::size_t index) const { return frames->data() + index * layout.frame_bytes(); }
@@ -131,7 +137,8 @@ std::vector<AttentionKernel> FastKernels(const Case& c) {
 #if defined(__x86_64__)
     if (path == KernelPath::kAvx512Vnni && c.arithmetic == Arithmetic::kBf16P) {
       kernels.push_back(AttentionAvx512(c.arithmetic));
-      if (Cpu().avx512_bf16) kernels.push_back(AttentionAvx512Bf16());
+      if (Cpu().avx512_vbmi) kernels.push_back(AttentionAvx512Vbmi());
+      if (Cpu().avx512_vbmi && Cpu().avx512_bf16) kernels.push_back(AttentionAvx512Bf16());
     }
 #endif
   }
@@ -172,7 +179,8 @@ TEST_F(Attention, ChunksChangeNoBit) {
       const Shape shape = slow ? Shape{24, 2, 20, 14} : Shape{64, 3, 201, 110};
       const Sequence sequence(kernel, c.type, shape, 3);
       const std::vector<float> whole = sequence.Attend(kernel, shape.tokens);
-      for (int step : {1, 7, 64}) EXPECT_TRUE(SameBits(sequence.Attend(kernel, step), whole)) << kernel.name << " " << step;
+      for (int step : {1, 7, 64})
+        EXPECT_TRUE(SameBits(sequence.Attend(kernel, step), whole)) << kernel.name << " " << step;
     }
   }
 }
@@ -199,13 +207,14 @@ TEST_F(Attention, SplitsFoldToTheSameBits) {
   }
 }
 
-// Otherwise an answer would depend on where the pool found room for its keys: quarters apart, out of order, beside those of
-// others (here: NaN).
+// Otherwise an answer would depend on where the pool found room for its keys: quarters apart, out of order, beside
+// those of others (here: NaN).
 TEST_F(Attention, PlacementChangesNoBit) {
   for (const Case& c : kCases) {
     for (KernelPath path : AvailablePaths()) {
       const AttentionKernel kernel = SelectAttention(path, c.arithmetic, c.type);
-      for (const Shape& shape : {Shape{32, 2, 0, 40}, Shape{64, 3, 270, 20}, Shape{64, 3, 299, 1}, Shape{80, 1, 40, 9}}) {
+      for (const Shape& shape :
+           {Shape{32, 2, 0, 40}, Shape{64, 3, 270, 20}, Shape{64, 3, 299, 1}, Shape{80, 1, 40, 9}}) {
         for (unsigned seed : {1u, 2u, 3u}) {
           const Sequence ordered(kernel, c.type, shape, seed);
           const Sequence scattered(kernel, c.type, shape, seed, /*fill=*/0xff, /*scattered=*/true);
@@ -226,8 +235,9 @@ TEST_F(Attention, CopiedQuartersGiveTheSameBits) {
     Sequence copied(kernel, c.type, shape, 4, /*fill=*/0xff, /*scattered=*/true);
     for (std::size_t p = 0; p < 7; ++p) {
       const std::uint32_t from = copied.blocks[p].value, to = copied.blocks[p + 7].value;
-      CopyQuarter(copied.layout, copied.Frame(from / kFrameBlocks), static_cast<int>(from % kFrameBlocks) * kBlockTokens,
-                  copied.Frame(to / kFrameBlocks), static_cast<int>(to % kFrameBlocks) * kBlockTokens);
+      CopyQuarter(copied.layout, copied.Frame(from / kFrameBlocks),
+                  static_cast<int>(from % kFrameBlocks) * kBlockTokens, copied.Frame(to / kFrameBlocks),
+                  static_cast<int>(to % kFrameBlocks) * kBlockTokens);
     }
     std::rotate(copied.blocks.begin(), copied.blocks.begin() + 7, copied.blocks.begin() + 14);
     EXPECT_TRUE(SameBits(copied.Attend(kernel, shape.tokens), original.Attend(kernel, shape.tokens))) << kernel.name;
@@ -242,7 +252,8 @@ TEST_F(Attention, LeftoversInFramesDoNotMatter) {
       for (int tokens : {1, 3, 16, 17, 33, 63}) {
         const Shape shape{32, 2, 0, tokens};
         const Sequence clean(kernel, c.type, shape, 9, 0), dirty(kernel, c.type, shape, 9, 0xff);
-        EXPECT_TRUE(SameBits(clean.Attend(kernel, tokens), dirty.Attend(kernel, tokens))) << kernel.name << " " << tokens;
+        EXPECT_TRUE(SameBits(clean.Attend(kernel, tokens), dirty.Attend(kernel, tokens)))
+            << kernel.name << " " << tokens;
       }
     }
   }
@@ -260,15 +271,44 @@ TEST_F(Attention, StoreClearsTheQuarter) {
       int zeros = 0;
       for (std::size_t i = 0; i < layout.frame_bytes(); ++i) zeros += frame.data()[i] == std::byte{0} ? 1 : 0;
       // A quarter of the places but for the 40 + 40 elements written (and two scales).
-      const int element = c.type == KvType::kBf16 ? 2 : c.type == KvType::kInt8 ? 1 : 4;
-      const int quarter = 2 * 16 * 64 * element + (c.type == KvType::kInt8 ? 2 * 16 * 4 : 0);
-      const int written = 80 * element + (c.type == KvType::kInt8 ? 8 : 0);
+      const int element = c.type == KvType::kBf16 ? 2 : HasScales(c.type) ? 1 : 4;
+      const int quarter = 2 * 16 * 64 * element + (HasScales(c.type) ? 2 * 16 * 4 : 0);
+      const int written = 80 * element + (HasScales(c.type) ? 8 : 0);
       EXPECT_GE(zeros, quarter - written) << kernel.name;
       EXPECT_LE(zeros, quarter) << kernel.name;
       kernel.store(layout, frame.data(), 17, ones.data(), ones.data());
       int fewer = 0;
       for (std::size_t i = 0; i < layout.frame_bytes(); ++i) fewer += frame.data()[i] == std::byte{0} ? 1 : 0;
       EXPECT_LE(fewer, zeros - written / 2) << kernel.name;
+    }
+  }
+}
+
+// Otherwise a cache in FP8 would hold other numbers on another processor: every E4M3 number, what lies halfway to the
+// next, and what lies just beside that, in vectors whose largest is 448, so that the scale is 1.
+TEST_F(Attention, StoreRoundsToE4M3) {
+  std::vector<float> values;
+  for (int code = 0; code < 0x7e; ++code) {
+    const float x = FloatFromE4M3(static_cast<std::uint8_t>(code)),
+                next = FloatFromE4M3(static_cast<std::uint8_t>(code + 1));
+    const float half = (x + next) / 2;
+    for (const float y : {x, half, std::nextafter(half, x), std::nextafter(half, next)})
+      values.push_back(code % 3 == 0 ? -y : y);
+  }
+  constexpr std::size_t kDim = 252;
+  const KvLayout layout{KvType::kFp8, kDim};
+  for (std::size_t begin = 0; begin < values.size(); begin += kDim - 1) {
+    std::vector<float> x(kDim, kE4M3Max);
+    std::copy(values.begin() + static_cast<std::ptrdiff_t>(begin),
+              values.begin() + static_cast<std::ptrdiff_t>(std::min(values.size(), begin + kDim - 1)), x.begin());
+    Aligned wanted(layout.frame_bytes());
+    SelectAttention(KernelPath::kRef, Arithmetic::kBf16P, KvType::kFp8)
+        .store(layout, wanted.data(), 0, x.data(), x.data());
+    EXPECT_EQ(static_cast<std::uint8_t>(wanted.data()[KeyPlace(layout.padded_head_dim(), 0, 3)]), E4M3FromFloat(x[3]));
+    for (const AttentionKernel& fast : FastKernels({Arithmetic::kBf16P, KvType::kFp8})) {
+      Aligned stored(layout.frame_bytes());
+      fast.store(layout, stored.data(), 0, x.data(), x.data());
+      EXPECT_EQ(std::memcmp(stored.data(), wanted.data(), layout.frame_bytes()), 0) << fast.name << " from " << begin;
     }
   }
 }
@@ -292,9 +332,13 @@ TEST_F(Attention, MatchesDoublePrecision) {
       // A stored vector as attention reads it.
       const auto stored = [&](const std::vector<float>& x, int position, int i) -> double {
         const float* row = x.data() + static_cast<std::size_t>(position) * static_cast<std::size_t>(d);
-        if (c.type != KvType::kInt8) return bf16(row[i]);
+        if (!HasScales(c.type)) return bf16(row[i]);
         float largest = 0.0f;
         for (int j = 0; j < d; ++j) largest = std::max(largest, std::fabs(row[j]));
+        if (c.type == KvType::kFp8) {
+          return static_cast<double>(FloatFromE4M3(E4M3FromFloat(row[i] * (kE4M3Max / largest)))) *
+                 static_cast<double>(largest / kE4M3Max);
+        }
         return std::nearbyint(row[i] * (127.0f / largest)) * static_cast<double>(largest / 127.0f);
       };
       for (int row = 0; row < shape.tokens * shape.group; ++row) {
@@ -303,7 +347,8 @@ TEST_F(Attention, MatchesDoublePrecision) {
         double highest = -1e300, sum = 0.0;
         for (int key = 0; key < visible; ++key) {
           double score = 0.0;
-          for (int i = 0; i < d; ++i) score += bf16(s.queries[static_cast<std::size_t>(row * d + i)] * scale) * stored(s.k, key, i);
+          for (int i = 0; i < d; ++i)
+            score += bf16(s.queries[static_cast<std::size_t>(row * d + i)] * scale) * stored(s.k, key, i);
           p[static_cast<std::size_t>(key)] = score;
           highest = std::max(highest, p[static_cast<std::size_t>(key)]);
         }
@@ -315,7 +360,8 @@ TEST_F(Attention, MatchesDoublePrecision) {
             wanted += term;
             magnitude += std::fabs(term);
           }
-          EXPECT_NEAR(out[static_cast<std::size_t>(row * d + i)], wanted, magnitude * (exact ? 0x1p-18 : 0x1p-8 + 0x1p-14))
+          EXPECT_NEAR(out[static_cast<std::size_t>(row * d + i)], wanted,
+                      magnitude * (exact ? 0x1p-18 : 0x1p-8 + 0x1p-14))
               << ref.name << " " << NameOf(c.type) << " row " << row << " of d " << d;
         }
       }

@@ -14,7 +14,8 @@ namespace {
 // kept widened.
 struct PairsByFma {
   using Element = float;
-  static constexpr int kDepth = 2;  // elements of the inner dimension that a step takes
+  static constexpr bool kSlow = true;  // its chains take longer than memory does
+  static constexpr int kDepth = 2;     // elements of the inner dimension that a step takes
   struct Right {
     V16 even, odd;
   };
@@ -32,12 +33,15 @@ struct PairsByFma {
 // Single fp32 products, nothing rounded.
 struct SinglesByFma {
   using Element = float;
+  static constexpr bool kSlow = false;
   static constexpr int kDepth = 1;
   struct Right {
     V16 value;
   };
   SKEIN_V16_INLINE Right LoadRight(const std::byte* place) { return {Load(reinterpret_cast<const float*>(place))}; }
-  SKEIN_V16_INLINE V16 Step(const float* left, const Right& right, V16 sum) { return Fma(Set(left[0]), right.value, sum); }
+  SKEIN_V16_INLINE V16 Step(const float* left, const Right& right, V16 sum) {
+    return Fma(Set(left[0]), right.value, sum);
+  }
   SKEIN_V16_INLINE void StoreElements(float* place, V16 x) { Store(place, x); }
   SKEIN_V16_INLINE void StorePair(float* place, V16 x, V16 y) { StoreElements(place, x), StoreElements(place + 16, y); }
 };
@@ -46,6 +50,7 @@ struct SinglesByFma {
 // Pairs of bf16 by vdpbf16ps.
 struct PairsByDot {
   using Element = std::uint16_t;
+  static constexpr bool kSlow = false;
   static constexpr int kDepth = 2;
   struct Right {
     __m512i pairs;
@@ -107,6 +112,7 @@ struct VectorEngine {
   static constexpr bool kWholeValueTiles = false;
   static constexpr int kGroupRows = 32;
   static constexpr bool kFewApart = !kIsExact;
+  static constexpr bool kTouchesKeys = kWide > 1 && Product::kSlow;
   static constexpr int kStepBytes = 64;
 
   static int QueryPlace(int d, int row, int dim) { return row * d + dim; }
@@ -121,8 +127,15 @@ struct VectorEngine {
   static void Scores(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
     ScoresOf<kWide>(queries, rows, d, keys, tiles, scores);
   }
-  static void ScoresInOrder(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
+  static void ScoresInOrder(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles,
+                            float* scores) {
     ScoresOf<1>(queries, rows, d, keys, tiles, scores);
+  }
+  // Up to four rows take four tiles at once where registers allow: enough sums that do not wait for each other.
+  static void ScoresNear(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles,
+                         float* scores) {
+    if (kWide > 1 && rows <= 4 && tiles == 4) return ScoresOf<4, 4>(queries, rows, d, keys, tiles, scores);
+    ScoresOf<kWide>(queries, rows, d, keys, tiles, scores);
   }
 
   static void Weigh(const Element* probabilities, int rows, int d, const std::byte* const* values, int key_count,
@@ -135,7 +148,8 @@ struct VectorEngine {
           for (V16& sum : line) sum = Zero();
         }
         for (int key = 0; key < key_count; key += 32) {
-          AddValues<kRows, kWide>(probabilities + row * kSplitKeys + key, values[key / 32], d, column, key_count - key, sums);
+          AddValues<kRows, kWide>(probabilities + row * kSplitKeys + key, values[key / 32], d, column, key_count - key,
+                                  sums);
         }
         for (int r = 0; r < kRows; ++r) {
           for (int w = 0; w < kWide; ++w) Store(out + (row + r) * d + column + w * 16, sums[r][w]);
@@ -145,7 +159,8 @@ struct VectorEngine {
   }
 
   // Up to four rows take four columns of 16 at once where registers allow: enough sums that do not wait for each other.
-  static void WeighTile(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first, float* out) {
+  static void WeighTile(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first,
+                        float* out) {
     if (kWide > 1 && rows <= 4 && d % 64 == 0) {
       WeighTileOf<4, 4>(probabilities, rows, d, values, keys, first, out);
     } else {
@@ -154,31 +169,36 @@ struct VectorEngine {
   }
 
  private:
-  template <int kTilesAtOnce>
-  static void ScoresOf(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles, float* scores) {
+  template <int kTilesAtOnce, int kRowsAtOnce = kRowBlock>
+  static void ScoresOf(const Element* queries, int rows, int d, const std::byte* const* keys, int tiles,
+                       float* scores) {
     for (int tile = 0; tile < tiles; tile += kTilesAtOnce) {
-      ForRowBlocks<kRowBlock>(rows, [&](auto count, int row) {
+      ForRowBlocks<kRowsAtOnce>(rows, [&](auto count, int row) {
         constexpr int kRows = decltype(count)::value;
         V16 sums[kRows][kTilesAtOnce];
         for (auto& line : sums) {
           for (V16& sum : line) sum = Zero();
         }
-        Accumulate<Product, kRows, kTilesAtOnce>(queries + row * d, d, d / Product::kDepth, keys + tile, kStepBytes, sums);
+        Accumulate<Product, kRows, kTilesAtOnce>(queries + row * d, d, d / Product::kDepth, keys + tile, kStepBytes,
+                                                 sums);
         for (int r = 0; r < kRows; ++r) {
-          for (int w = 0; w < kTilesAtOnce; ++w) Store(scores + (tile + w) * ScoreTile<VectorEngine>() + (row + r) * 16, sums[r][w]);
+          for (int w = 0; w < kTilesAtOnce; ++w)
+            Store(scores + (tile + w) * ScoreTile<VectorEngine>() + (row + r) * 16, sums[r][w]);
         }
       });
     }
   }
 
   template <int kRowsAtOnce, int kColumnsAtOnce>
-  static void WeighTileOf(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first, float* out) {
+  static void WeighTileOf(const Element* probabilities, int rows, int d, const std::byte* values, int keys, bool first,
+                          float* out) {
     for (int column = 0; column < d; column += 16 * kColumnsAtOnce) {
       ForRowBlocks<kRowsAtOnce>(rows, [&](auto count, int row) {
         constexpr int kRows = decltype(count)::value;
         V16 sums[kRows][kColumnsAtOnce];
         for (int r = 0; r < kRows; ++r) {
-          for (int w = 0; w < kColumnsAtOnce; ++w) sums[r][w] = first ? Zero() : Load(out + (row + r) * d + column + w * 16);
+          for (int w = 0; w < kColumnsAtOnce; ++w)
+            sums[r][w] = first ? Zero() : Load(out + (row + r) * d + column + w * 16);
         }
         AddValues<kRows, kColumnsAtOnce>(probabilities + row * kSplitKeys, values, d, column, keys, sums);
         for (int r = 0; r < kRows; ++r) {

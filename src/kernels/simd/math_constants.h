@@ -31,6 +31,9 @@ inline constexpr float kExp2Fine[6] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6ae
                                        0x1.3b2d4cp-7f, 0x1.5f3e52p-10f, 0x1.41fbbcp-13f};
 inline constexpr float kExp2Lowest = -126.0f;
 
+// From the bits of an fp32 number without the lower 20 to those of E4M3, whose exponents are smaller by 120.
+inline constexpr int kE4M3Bias = 120 << 3;
+
 // Vectors whose largest magnitude is below this are all zeros to the integer roundings (127 / it stays finite).
 inline constexpr float kSmallestMagnitude = 0x1p-100f;
 
