@@ -16,16 +16,24 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{200};
 constexpr std::chrono::milliseconds kLongestPause{5000};
 
-bool InsideMpiJob() { return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMI_SIZE") != nullptr; }
+// Whether mpirun started this process, or another launcher several of it.
+bool InsideMpiJob() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return true;
+  const char* size = std::getenv("PMI_SIZE");
+  return size != nullptr && std::atoi(size) > 1;
+}
 
 }  // namespace
 
+Status RefuseInsideMpiJob(int ranks) {
+  if (!InsideMpiJob()) return OkStatus();
+  return InvalidArgument(fmt::format("skein starts its ranks itself and is in no MPI job; run it without mpirun, with --tensor {} --transport mpi",
+                                     std::max(ranks, 2)),
+                         "transport");
+}
+
 Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorOptions options) {
-  if (InsideMpiJob()) {
-    const int ranks = options.replica.setup.ranks();
-    return InvalidArgument(fmt::format("skein starts its ranks itself and is in no MPI job; run it without mpirun, with --tensor {} --transport mpi", std::max(ranks, 2)),
-                           "transport");
-  }
+  SKEIN_RETURN_IF_ERROR(RefuseInsideMpiJob(options.replica.setup.ranks()));
   RankSetup& setup = options.replica.setup;
   if (!setup.model.empty()) {
     SKEIN_ASSIGN_OR_RETURN(setup.identity, IdentityOf(setup.model));
@@ -145,8 +153,8 @@ void Supervisor::NoteStart(const Replica& replica) {
   if (first_ != First::kWaits) return;
   facts_ = replica.facts();
   RankSetup& setup = options_.replica.setup;
-  setup.context = facts_.context;
-  setup.kv_tokens = facts_.kv_tokens;
+  if (facts_.context > 0) setup.context = facts_.context;
+  if (facts_.kv_tokens > 0) setup.kv_tokens = facts_.kv_tokens;
   if (!facts_.arithmetic.empty()) setup.arithmetic = facts_.arithmetic;
   if (!facts_.kv_type.empty()) setup.kv_type = facts_.kv_type;
 }

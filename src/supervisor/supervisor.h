@@ -34,6 +34,9 @@ struct SupervisorOptions {
   std::function<void(LogLevel, std::string_view)> log = {};
 };
 
+// kInvalidArgument, naming the command to use, when mpirun started this process: whoever serves is in no MPI job.
+Status RefuseInsideMpiJob(int ranks);
+
 class Supervisor {
  public:
   // Returns when all ranks are loaded. Errors: as the rank's body has them, with its code, message and field; kMissing for what is not

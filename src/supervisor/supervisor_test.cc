@@ -5,6 +5,7 @@
 #include "supervisor/supervisor.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -96,6 +97,12 @@ std::set<std::string> SharedMemory() {
   return names;
 }
 
+std::size_t OpenDescriptors() {
+  std::size_t count = 0;
+  for (int i = 0; i < 4096; ++i) count += ::fcntl(i, F_GETFD) >= 0 ? 1 : 0;
+  return count;
+}
+
 bool Alive(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -176,8 +183,8 @@ TEST_P(Transport, LosingARankChangesNoAnswer) {
   EXPECT_EQ(progress.load(), 4u) << "of both ranks";
   EXPECT_EQ(supervisor->facts().limits.context, 400);
   EXPECT_TRUE(supervisor->client().Health().ok());
-  std::vector<pid_t> seen;
   std::uint64_t restarts = 0;
+  const std::size_t descriptors = OpenDescriptors();
   for (const int number : {SIGKILL, SIGSTOP}) {
     for (const std::size_t rank : {0u, 1u}) {
       const std::vector<pid_t> pids = supervisor->pids();
@@ -194,6 +201,7 @@ TEST_P(Transport, LosingARankChangesNoAnswer) {
     }
   }
   EXPECT_GE(supervisor->client().Stats().replays, 1u);
+  EXPECT_TRUE(Comes([&] { return OpenDescriptors() <= descriptors; }, 5s)) << OpenDescriptors() << " descriptors, before " << descriptors;
   const std::vector<pid_t> last = supervisor->pids();
   supervisor->Shutdown();
   for (const pid_t pid : last) EXPECT_FALSE(Alive(pid)) << "process " << pid << " outlives its supervisor";
@@ -219,6 +227,20 @@ TEST_P(Transport, ARankThatCrashesWhileLoadingIsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Transport, testing::Values("shm", "mpi"), [](const auto& given) { return std::string(given.param); });
+
+// The program would not know the command that its own supervisor gives it.
+TEST(SupervisorTest, TheProgramIsARank) {
+  const char* program = std::getenv("SKEIN");
+  if (program == nullptr) GTEST_SKIP() << "SKEIN does not name the program";
+  SupervisorOptions options = OptionsOf();
+  options.replica.program.path = program;
+  const auto supervisor = StartOrFail(std::move(options));
+  ASSERT_NE(supervisor, nullptr);
+  Judge(supervisor->client(), Requests(9, 4), [&] {
+    std::this_thread::sleep_for(100ms);
+    ::kill(supervisor->pids()[1], SIGKILL);
+  });
+}
 
 // A group whose collective failed would answer with errors.
 TEST(SupervisorTest, AGroupThatGivesUpIsReplaced) {
