@@ -14,7 +14,11 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -29,8 +33,9 @@ constexpr std::chrono::milliseconds kOwnPause{1000};
 constexpr std::chrono::seconds kGuestPatience{5};
 constexpr std::size_t kGuestsMax = 64;
 constexpr std::size_t kSaidMax = 4096;
-// mpirun cleans up by itself when its ranks are gone.
-constexpr std::chrono::milliseconds kMpirunPatience{3000};
+// mpirun cleans up by itself when its ranks are gone; at times it hangs instead, and is not waited for.
+constexpr std::chrono::milliseconds kMpirunPatience{1000};
+constexpr std::chrono::milliseconds kEndLookEvery{5};
 
 engine::FrameStreamOptions ControlFrames() { return {kControlMagic, kControlVersion, kControlBytesMax}; }
 
@@ -91,7 +96,10 @@ Replica::~Replica() {
   if (launcher_.pid() > 0) {
     launcher_.Signal(SIGTERM);
     launcher_.WaitForEnd(kMpirunPatience);
+    launcher_.Kill();
   }
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
 }  // whatever is left of children is killed and reaped by Child
 
 RankSetup Replica::SetupOf(int rank) const {
@@ -148,13 +156,19 @@ Status Replica::StartMpirun() {
       ::listen(listener_.get(), static_cast<int>(kGuestsMax)) != 0) {
     return NoSocket();
   }
+  // What mpirun keeps in files goes with the replica, however mpirun ends.
+  std::error_code error;
+  std::string folder = (std::filesystem::temp_directory_path(error) / "skein-XXXXXX").string();
+  if (error || ::mkdtemp(folder.data()) == nullptr) return MissingError("no temporary folder can be made for mpirun; see TMPDIR");
+  folder_ = folder;
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return NoSocket();
   output_ = Descriptor(ends[0]);
   const Descriptor written(ends[1]);
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
-  SKEIN_ASSIGN_OR_RETURN(launcher_, StartChild(mpirun, {}, {fmt::format("{}={}", kSocketVariable, name), fmt::format("{}={}", kSecretVariable, secret_)},
-                                               written.get()));
+  const std::vector<std::string> environment{fmt::format("{}={}", kSocketVariable, name), fmt::format("{}={}", kSecretVariable, secret_),
+                                             fmt::format("OMPI_MCA_orte_tmpdir_base={}", folder_)};
+  SKEIN_ASSIGN_OR_RETURN(launcher_, StartChild(mpirun, {}, environment, written.get()));
   return OkStatus();
 }
 
@@ -328,15 +342,11 @@ void Replica::Admit(Guest& guest, const HelloMessage& hello) {
   rank.control->Put(EncodeControl(SetupOf(hello.rank)));
 }
 
-bool Replica::AllEnded(std::chrono::milliseconds patience) {
-  const auto deadline = Clock::now() + patience;
-  const auto left = [&] { return std::max(std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()), std::chrono::milliseconds(0)); };
-  bool all = true;
-  for (Rank& rank : ranks_) {
-    if (rank.child.pid() > 0) all = rank.child.WaitForEnd(left()) && all;
-  }
-  if (launcher_.pid() > 0) all = launcher_.WaitForEnd(left()) && all;
-  return all;
+// A rank of mpirun has ended when its channel is closed.
+bool Replica::HasEnded(Rank& rank) {
+  if (rank.child.pid() > 0) return rank.child.Ended();
+  if (rank.control != nullptr && !rank.control->Read().ok()) rank.control = nullptr;
+  return rank.control == nullptr;
 }
 
 void Replica::Stop() {
@@ -346,7 +356,11 @@ void Replica::Stop() {
     rank.control->Put(EncodeControl(StopMessage{}));
     static_cast<void>(rank.control->Write().ok());
   }
-  static_cast<void>(AllEnded(options_.stop_patience));
+  const auto deadline = Clock::now() + options_.stop_patience;
+  for (Rank& rank : ranks_) {
+    while (!HasEnded(rank) && Clock::now() < deadline) std::this_thread::sleep_for(kEndLookEvery);
+  }
+  if (launcher_.pid() > 0) static_cast<void>(launcher_.WaitForEnd(kMpirunPatience));
 }
 
 }  // namespace skein::supervisor

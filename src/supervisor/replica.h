@@ -86,7 +86,7 @@ class Replica {
   void ReceiveFrom(Guest& guest);
   void Admit(Guest& guest, const HelloMessage& hello);
   void ReadOutput();
-  bool AllEnded(std::chrono::milliseconds patience);
+  bool HasEnded(Rank& rank);
 
   const ReplicaOptions& options_;
   std::uint64_t incarnation_ = 0;
@@ -99,6 +99,7 @@ class Replica {
   Child launcher_;
   Descriptor listener_, output_;
   std::string secret_;
+  std::string folder_;  // mpirun's files
   std::vector<Guest> guests_;
   std::string said_;  // the end of what mpirun and its ranks wrote
 };
