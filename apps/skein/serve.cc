@@ -24,6 +24,7 @@
 #include "server/http/router.h"
 #include "server/server.h"
 #include "signal_watcher.h"
+#include "supervisor/supervisor.h"
 #include "text/chat_template.h"
 
 namespace skein::app {
@@ -223,6 +224,7 @@ void ServeOptions::Describe(FieldList& fields) {
 }
 
 Status RunServe(const ServeOptions& options, Context& context) {
+  SKEIN_RETURN_IF_ERROR(supervisor::RefuseInsideMpiJob(options.machine.engine.tensor));
   SKEIN_RETURN_IF_ERROR(CheckNames(options.served_model_name));
   context.WriteLogBehind();  // answers do not wait for whoever reads the log
   Life life(context);
