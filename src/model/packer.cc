@@ -134,6 +134,18 @@ class Packing {
   Status status_;  // under mutex_ while workers run
 };
 
+// Has each worker touch pages of its own. Pieces are smaller than huge pages, so that workers would else meet in one, and the
+// kernel clears a page for each that comes while it is not there yet.
+void TouchPages(kernels::ThreadPool& pool, Buffer& memory) {
+  constexpr std::size_t kPage = 2 << 20;
+  pool.Run([&](kernels::Worker& worker) {
+    const auto share = worker.ShareOf(static_cast<int>((memory.size() + kPage - 1) / kPage));
+    for (int page = share.begin; page < share.end; ++page) {
+      *static_cast<volatile std::byte*>(memory.data() + static_cast<std::size_t>(page) * kPage) = std::byte{0};
+    }
+  });
+}
+
 // Whether the middle panel of every matrix has the bytes that packing it anew gives.
 bool SamePanels(const formats::ModelFile& file, const std::vector<Piece>& wholes, kernels::ThreadPool& pool) {
   std::atomic<std::size_t> next{0};
@@ -226,6 +238,7 @@ Result<CacheUse> PackWeights(const formats::ModelFile& file, const WeightPlan& p
     if (read.code() != Code::kMissing) use.trouble = fmt::format("packed cache {} is not used: {}", cache->path(), read.message());
     memory.Clear();  // packing leaves out what is zero
   }
+  TouchPages(pool, memory);
   std::vector<Piece> pieces;
   for (const Piece& whole : wholes) {
     const int step = PanelsInPiece(*whole.plan);
