@@ -41,8 +41,10 @@ Arithmetic DefaultArithmetic(WeightFormat format, KernelPath best);
 
 // int8g32: a cell whose int8 numbers have magnitudes that sum up to no more is *uneven*, and has a second int8 number for
 // each, of so much of a step. A few of a hundred cells of real models are, and hold nearly all of the error of rounding to
-// int8 (docs/numerics.md).
-inline constexpr int kUnevenSum = 336;
+// int8 (docs/numerics.md). The head's inputs become logits without anything behind them that would even errors out: more of their
+// cells have one.
+inline constexpr int kUnevenSum = 380;
+inline constexpr int kUnevenSumOfHead = 480;
 inline constexpr float kResidualStep = 1.0f / 256.0f;
 
 }  // namespace skein::kernels

@@ -18,14 +18,14 @@ namespace skein::model {
 class Inputs {
  public:
   // Makes room for the arithmetics of `matrices`, which must outlive this and share their cells.
-  void Reserve(const std::vector<Matrix>& matrices, int rows) {
-    if (!matrices.empty()) Reserve(matrices, matrices.front().packed.cells(), rows);
+  void Reserve(const std::vector<Matrix>& matrices, int rows, int uneven_sum = kernels::kUnevenSum) {
+    if (!matrices.empty()) Reserve(matrices, matrices.front().packed.cells(), rows, uneven_sum);
   }
   // Each of them multiplies some of `cells`, which outlive this.
-  void Reserve(const std::vector<Matrix>& matrices, const kernels::Cells& cells, int rows) {
+  void Reserve(const std::vector<Matrix>& matrices, const kernels::Cells& cells, int rows, int uneven_sum = kernels::kUnevenSum) {
     for (const Matrix& matrix : matrices) {
       kernels::Activations& activations = of(matrix.arithmetic);
-      if (activations.rows() == 0) activations = kernels::Activations(matrix.arithmetic, cells, rows);
+      if (activations.rows() == 0) activations = kernels::Activations(matrix.arithmetic, cells, rows, uneven_sum);
     }
   }
 

@@ -31,8 +31,8 @@ Buffer Zeros(std::ptrdiff_t bytes) {
 
 }  // namespace
 
-Activations::Activations(Arithmetic arithmetic, const Cells& cells, int rows)
-    : arithmetic_(arithmetic), cells_(&cells), rows_(rows) {
+Activations::Activations(Arithmetic arithmetic, const Cells& cells, int rows, int uneven_sum)
+    : arithmetic_(arithmetic), cells_(&cells), rows_(rows), uneven_sum_(uneven_sum) {
   SKEIN_CHECK(rows >= 0);
   // An odd number of cache lines per row: the rows of a tile, read at the same column, then fall into different sets
   // of a first-level cache.

@@ -18,7 +18,7 @@ namespace skein::kernels {
 // Layout, stored columns = cells.count() * 32, row strides padded so that consecutive rows do not share a cache set:
 //   int8g32  q int8 [rows, stored columns], inside each quad in the order k0 k2 k1 k3 (what a panel's bytes want);
 //            scale fp32 [rows, cells]; sum int32 [rows, cells] = sum of q. In an *uneven* cell one value stands so far out
-//            that little is left for the others (sum of |q| at most kUnevenSum): uneven uint8 [rows, cells] is 1 there,
+//            that little is left for the others (sum of |q| at most uneven_sum): uneven uint8 [rows, cells] is 1 there,
 //            residual int8, laid out as q, holds what rounding left, in 1/256 of a step, and residual_sum its sum;
 //            scaled_sum fp32 = scale * (sum + residual_sum / 256)
 //   bf16t/p  value bf16 [rows, stored columns]
@@ -27,11 +27,12 @@ class Activations {
  public:
   Activations() = default;
   // Room for `rows` rows; everything zero, so that unused places of cells stay zero for ever.
-  Activations(Arithmetic arithmetic, const Cells& cells, int rows);
+  Activations(Arithmetic arithmetic, const Cells& cells, int rows, int uneven_sum = kUnevenSum);
 
   Arithmetic arithmetic() const { return arithmetic_; }
   const Cells& cells() const { return *cells_; }
   int rows() const { return rows_; }
+  int uneven_sum() const { return uneven_sum_; }
 
   std::int8_t* q(int row) { return reinterpret_cast<std::int8_t*>(values_.data()) + row * value_stride_; }
   const std::int8_t* q(int row) const { return reinterpret_cast<const std::int8_t*>(values_.data()) + row * value_stride_; }
@@ -62,6 +63,7 @@ class Activations {
   Arithmetic arithmetic_ = Arithmetic::kExact;
   const Cells* cells_ = nullptr;  // not owned: the packed matrix's, which outlives this
   int rows_ = 0;
+  int uneven_sum_ = kUnevenSum;
   std::ptrdiff_t value_stride_ = 0;  // bytes
   std::ptrdiff_t cell_bytes_ = 0;
   std::ptrdiff_t scale_stride_ = 0;  // elements

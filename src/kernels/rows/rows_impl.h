@@ -68,9 +68,10 @@ struct Int8Row {
   std::uint8_t* uneven;
   float *scale, *scaled_sum;
   std::int32_t *sum, *residual_sum;
+  int uneven_sum;
   [[gnu::always_inline]] Int8Row(Activations& input, int row)
       : q(input.q(row)), residual(input.residual(row)), uneven(input.uneven(row)), scale(input.scale(row)),
-        scaled_sum(input.scaled_sum(row)), sum(input.sum(row)), residual_sum(input.residual_sum(row)) {}
+        scaled_sum(input.scaled_sum(row)), sum(input.sum(row)), residual_sum(input.residual_sum(row)), uneven_sum(input.uneven_sum()) {}
 };
 
 // Writes a cell whose scale, and the inverse of that, are known.
@@ -78,7 +79,7 @@ struct Int8Row {
   const V16 low = Mul(v.low, Set(inverse)), high = Mul(v.high, Set(inverse));
   const ByteSums sums = StoreBytes(low, high, into.q + cell * 32);
   float total = static_cast<float>(sums.sum);
-  const bool uneven = sums.magnitudes <= kUnevenSum && scale > 0.0f;
+  const bool uneven = sums.magnitudes <= into.uneven_sum && scale > 0.0f;
   if (uneven) [[unlikely]] {
     const V16 steps = Set(256.0f);
     const int left = StoreBytes(Mul(BeyondNearest(low), steps), Mul(BeyondNearest(high), steps), into.residual + cell * 32).sum;

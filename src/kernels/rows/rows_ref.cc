@@ -49,7 +49,7 @@ void PrepareInt8Cell(const float* x, int count, int row, int cell, Activations& 
     sum += q;
     magnitudes += q < 0 ? -q : q;
   }
-  const bool uneven = !zero && magnitudes <= kUnevenSum;
+  const bool uneven = !zero && magnitudes <= input.uneven_sum();
   int residual_sum = 0;
   for (int i = 0; uneven && i < 32; ++i) {
     const float y = i < count ? x[i] * inverse : 0.0f;

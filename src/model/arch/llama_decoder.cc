@@ -63,7 +63,7 @@ class FloatRows {
 
 // What one worker has for itself.
 struct alignas(64) WorkerState {
-  Inputs hidden;                         // a few rows
+  Inputs hidden, head;                   // a few rows
   FloatRows normed;                      // one row
   FloatRows tile;                        // SwiGluSink's scratch
   Buffer slice_tiles;                    // SliceSums'
@@ -183,7 +183,7 @@ class LlamaDecoder final : public Decoder {
   FloatRows attended_;     // [tokens, heads * head_dim]
   FloatRows wide_;         // [tokens, feed_forward]: SwiGLU's results
   FloatRows gate_up_;      // [tokens, gate | up]: only where their types differ
-  Inputs hidden_inputs_, attended_inputs_, wide_inputs_;
+  Inputs hidden_inputs_, attended_inputs_, wide_inputs_, head_inputs_;
   Buffer partials_;        // fp32, cut by layout_
   Buffer logits_;          // fp32 [outputs, vocabulary]
   std::vector<WorkerState> workers_;
@@ -239,7 +239,7 @@ Status LlamaDecoder::Reserve() {
   };
   const auto use_hidden = [&](const std::vector<Matrix>& matrices) {
     use(matrices);
-    hidden_inputs_.Reserve(matrices, std::max(limits_.tokens, limits_.outputs));
+    hidden_inputs_.Reserve(matrices, limits_.tokens);
     for (WorkerState& worker : workers_) worker.hidden.Reserve(matrices, kOwnRows);
   };
   for (const LayerWeights& layer : weights_.layers) {
@@ -254,7 +254,12 @@ Status LlamaDecoder::Reserve() {
       SKEIN_RETURN_IF_ERROR(gate_up_.Reserve(limits_.tokens, 2 * config_.feed_forward));
     }
   }
-  if (share_.has_head) use_hidden(weights_.HeadMatrices());
+  if (share_.has_head) {
+    const std::vector<Matrix>& head = weights_.HeadMatrices();
+    use(head);
+    head_inputs_.Reserve(head, limits_.outputs, kernels::kUnevenSumOfHead);
+    for (WorkerState& worker : workers_) worker.head.Reserve(head, kOwnRows, kernels::kUnevenSumOfHead);
+  }
   const std::size_t tiles = share_.by_slice ? static_cast<std::size_t>(SliceSums::LevelsFor(slices) * SliceSums::kTileFloats) : 16;
   for (WorkerState& worker : workers_) {
     SKEIN_ASSIGN_OR_RETURN(worker.scratch, Buffer::Allocate(std::max<std::size_t>(scratch, 64)));
@@ -422,7 +427,8 @@ Inputs& LlamaDecoder::PrepareHidden(Worker& worker, const std::vector<float>& no
   WorkerState& state = StateOf(worker);
   const int shared_rows = (rows + worker.count() - 1) / worker.count();
   const bool own = rows <= kOwnRows && (rows - shared_rows) * config_.hidden <= 1024;
-  Inputs& inputs = own ? state.hidden : hidden_inputs_;
+  Inputs& shared = outputs_only ? head_inputs_ : hidden_inputs_;
+  Inputs& inputs = !own ? shared : outputs_only ? state.head : state.hidden;
   const auto share = own ? Worker::Range{0, rows} : worker.ShareOf(rows);
   for (int row = share.begin; row < share.end; ++row) {
     const int token = outputs_only ? batch_.outputs[static_cast<std::size_t>(row)] : row;
