@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "api/process_ranks.h"
 #include "supervisor/rank_process.h"
 #include "supervisor/simulated_rank.h"
 
@@ -14,6 +15,7 @@ constexpr scheduler::StepCost kSimulatedCost{.weights_ns = 3e6, .token_ns = 20e3
 
 Result<supervisor::RankWork> Body(supervisor::RankContext& context) {
   const std::string& body = context.setup().body;
+  if (body.empty()) return api::ComputingRank(context);
   if (body == supervisor::kSimulatedBody) return supervisor::SimulatedRank(context, kSimulatedCost);
   return InternalError(fmt::format("a rank does not know how to do '{}'", body));
 }

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
 
+#include "api/process_ranks.h"
 #include "engine/paced_executor.h"
 #include "engine/simulated_executor.h"
 #include "model/memory.h"
@@ -28,27 +28,11 @@ std::uint64_t RoundUpToFrames(std::uint64_t tokens) {
   return (tokens + kernels::kFrameTokens - 1) / kernels::kFrameTokens * kernels::kFrameTokens;
 }
 
-engine::EngineOptions EngineOptionsOf(const Machine& machine, const ModelInfo& info) {
-  engine::EngineOptions options;
-  options.sequences = machine.sequences;
-  options.policy = machine.policy;
-  if (machine.requests > 0) {
-    options.requests = static_cast<std::size_t>(machine.requests);
-    options.inbox_requests = options.requests;
-  }
-  if (machine.fixed_step) options.step_target_ns = 0;
-  options.prefix_cache = machine.prefix_cache;
-  std::random_device random;
-  const auto word = [&random] { return std::uint64_t{random()} << 32 | random(); };
-  options.prefix_secret = {word(), word()};
-  options.prefix_fingerprint = fmt::format("{}|{}|{}", info.name, info.arithmetic, info.kv_dtype);
-  return options;
-}
-
 }  // namespace
 
 LoadedModel::~LoadedModel() {
   if (engine_) engine_->Shutdown();
+  if (supervisor_) supervisor_->Shutdown();
 }
 
 Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, const Machine& machine,
@@ -59,7 +43,9 @@ Result<std::unique_ptr<LoadedModel>> LoadedModel::Load(const std::string& path, 
   SKEIN_ASSIGN_OR_RETURN(loaded->file_, formats::ModelFile::Open(path));
   SKEIN_RETURN_IF_ERROR(loaded->ChooseContext());
   SKEIN_ASSIGN_OR_RETURN(loaded->tokenizer_, text::Tokenizer::Create(loaded->file_->tokenizer()));
-  SKEIN_RETURN_IF_ERROR(machine.simulated ? loaded->Simulate() : loaded->LoadWeights(progress));
+  SKEIN_RETURN_IF_ERROR(machine.simulated     ? loaded->Simulate()
+                        : machine.processes() ? loaded->StartProcesses(progress)
+                                              : loaded->LoadWeights(progress));
   const auto taken = std::chrono::steady_clock::now() - begin;
   loaded->info_.load_ms = std::chrono::duration<double, std::milli>(taken).count();
   return loaded;
@@ -142,7 +128,26 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   const model::CacheUse& cache = model.cache_use();
   info_.packed_cache = cache.read ? "read" : cache.written ? "written" : "";
   info_.packed_cache_trouble = cache.trouble;
-  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(mesh_->first().TakeExecutor({}), EngineOptionsOf(machine_, info_), clock_));
+  return RunEngine(mesh_->first().TakeExecutor({}));
+}
+
+Status LoadedModel::StartProcesses(const LoadProgress& progress) {
+  SKEIN_ASSIGN_OR_RETURN(supervisor_, StartRanks(file_->path(), *file_, machine_, kv_tokens_, info_.context, progress));
+  const supervisor::RankFacts& facts = supervisor_->facts();
+  info_.arithmetic = facts.arithmetic;
+  info_.kernels = facts.kernels;
+  info_.packed_cache = facts.packed_cache;
+  info_.packed_cache_trouble = facts.packed_cache_trouble;
+  limits_ = facts.limits;
+  client_ = &supervisor_->client();
+  return OkStatus();
+}
+
+Status LoadedModel::RunEngine(std::unique_ptr<engine::Executor> executor) {
+  limits_ = executor->limits();
+  const engine::EngineOptions options = EngineOptionsOf(machine_, info_.name, info_.arithmetic, info_.kv_dtype);
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), options, clock_));
+  client_ = engine_.get();
   return OkStatus();
 }
 
@@ -155,9 +160,7 @@ Status LoadedModel::Simulate() {
                                       .step_tokens = machine_.step_tokens,
                                       .step_outputs = machine_.step_outputs};
   auto simulated = std::make_unique<engine::SimulatedExecutor>(limits, kSimulatedCost);
-  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::make_unique<engine::PacedExecutor>(std::move(simulated)),
-                                                         EngineOptionsOf(machine_, info_), clock_));
-  return OkStatus();
+  return RunEngine(std::make_unique<engine::PacedExecutor>(std::move(simulated)));
 }
 
 }  // namespace skein::api

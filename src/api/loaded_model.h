@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "formats/model_file.h"
 #include "skein/engine.h"
+#include "supervisor/supervisor.h"
 #include "text/tokenizer.h"
 
 namespace skein::api {
@@ -30,17 +31,19 @@ class LoadedModel {
                                                    const LoadProgress& progress);
   ~LoadedModel();
 
-  engine::EngineClient& client() const { return *engine_; }
+  engine::EngineClient& client() const { return *client_; }
   const formats::ModelFile& file() const { return *file_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   const ModelInfo& info() const { return info_; }
   const Machine& machine() const { return machine_; }
-  const engine::ExecutorLimits& limits() const { return engine_->limits(); }
+  const engine::ExecutorLimits& limits() const { return limits_; }
   RequestId NextRequest() { return {request_count_.fetch_add(1) + 1}; }
 
  private:
   LoadedModel() = default;
   Status LoadWeights(const LoadProgress& progress);
+  Status StartProcesses(const LoadProgress& progress);
+  Status RunEngine(std::unique_ptr<engine::Executor> executor);
   Status Simulate();
   Status ChooseContext();
   Status ChooseKv(std::uint64_t context);
@@ -53,7 +56,11 @@ class LoadedModel {
   std::atomic<std::uint64_t> request_count_{0};
   std::unique_ptr<ThreadMesh> mesh_;
   std::uint64_t kv_tokens_ = 0;
-  std::unique_ptr<engine::Engine> engine_;  // last: its thread uses what is above
+  engine::ExecutorLimits limits_;
+  // Last: their threads use what is above. One of them is there.
+  std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<supervisor::Supervisor> supervisor_;
+  engine::EngineClient* client_ = nullptr;
 };
 
 }  // namespace skein::api

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 
 #include "api/local_rank.h"
 #include "kernels/threads/thread_pool.h"
@@ -87,6 +88,24 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
     }
   }
   return machine;
+}
+
+engine::EngineOptions EngineOptionsOf(const Machine& machine, const std::string& model, const std::string& arithmetic,
+                                      const std::string& kv_type) {
+  engine::EngineOptions options;
+  options.sequences = machine.sequences;
+  options.policy = machine.policy;
+  if (machine.requests > 0) {
+    options.requests = static_cast<std::size_t>(machine.requests);
+    options.inbox_requests = options.requests;
+  }
+  if (machine.fixed_step) options.step_target_ns = 0;
+  options.prefix_cache = machine.prefix_cache;
+  std::random_device random;
+  const auto word = [&random] { return std::uint64_t{random()} << 32 | random(); };
+  options.prefix_secret = {word(), word()};
+  options.prefix_fingerprint = fmt::format("{}|{}|{}", model, arithmetic, kv_type);
+  return options;
 }
 
 Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Machine& machine, std::uint64_t tokens) {

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "comm/mesh.h"
 #include "comm/wire/wire.h"
+#include "engine/engine.h"
 #include "kernels/arithmetic.h"
 #include "kernels/attention/attention.h"
 #include "model/model.h"
@@ -42,11 +43,16 @@ struct Machine {
   std::string transport = "threads";
   comm::WireTypes wire;
   bool by_slice = false;         // layout-deterministic mode
+  // Whether ranks are processes of their own.
+  bool processes() const { return transport != "threads" && mesh.data * mesh.pipe * mesh.seq * mesh.tensor > 1; }
   bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 
 // Errors: kInvalidArgument for a name that nothing has, kMissing for kernels that this processor cannot run.
 Result<Machine> ResolveMachine(const EngineOptions& options);
+
+// The engine above a machine's ranks.
+engine::EngineOptions EngineOptionsOf(const Machine& machine, const std::string& model, const std::string& arithmetic, const std::string& kv_type);
 
 // What memory a model needs when run so, with a KV cache for `tokens` of one sequence: on all ranks of this host together.
 Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Machine& machine, std::uint64_t tokens);

@@ -112,8 +112,8 @@ RankSetup Replica::SetupOf(int rank) const {
 }
 
 Status Replica::StartChildren() {
-  for (const int members : options_.arenas) {
-    SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::Shared(members));
+  for (const ArenaShape& shape : options_.arenas) {
+    SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::Shared(shape.members, shape.slot_bytes));
     arenas_.push_back(std::move(arena));
   }
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {

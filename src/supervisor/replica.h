@@ -26,9 +26,14 @@
 
 namespace skein::supervisor {
 
+struct ArenaShape {
+  int members = 0;
+  std::size_t slot_bytes = comm::Arena::kSlotBytes;
+};
+
 struct ReplicaOptions {
   RankSetup setup = {};            // rank, incarnation and descriptors are filled in
-  std::vector<int> arenas = {};    // shared memory between ranks: how many members each has
+  std::vector<ArenaShape> arenas = {};  // shared memory between ranks
   Program program = {};
   std::chrono::milliseconds rank_patience{2000};    // without a beat, once it is loaded …
   std::chrono::milliseconds load_patience{10000};   // … and before: mapping and touching much memory may stop all its threads

@@ -52,7 +52,7 @@ SupervisorOptions OptionsOf(const std::string& body = kSimulatedBody, const std:
   setup.step_tokens = 40;
   setup.step_outputs = 16;
   setup.sequences = 8;
-  if (transport == "shm") options.replica.arenas = {2};
+  if (transport == "shm") options.replica.arenas = {{.members = 2}};
   options.log = [](LogLevel, std::string_view text) { std::printf("log: %.*s\n", static_cast<int>(text.size()), text.data()); };
   return options;
 }
