@@ -60,7 +60,10 @@ Status ReadSpans(const formats::ModelFile& file, const Piece& piece, std::vector
     Span& span = spans[i];
     if (span.first < 0) continue;
     span.bytes.resize(static_cast<std::uint64_t>(span.last - span.first + 1) * row_bytes);
-    SKEIN_RETURN_IF_ERROR(file.Read(*map.sources[i].tensor, static_cast<std::uint64_t>(span.first) * row_bytes, span.bytes));
+    const kernels::Cells &front = piece.plan->slices.front(), &back = piece.plan->slices.back();
+    SKEIN_RETURN_IF_ERROR(file.ReadRows(*map.sources[i].tensor, static_cast<std::uint64_t>(span.first),
+                                        static_cast<std::uint64_t>(front.first_column),
+                                        static_cast<std::uint64_t>(back.first_column + back.k), span.bytes));
   }
   return OkStatus();
 }

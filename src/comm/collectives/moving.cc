@@ -38,7 +38,7 @@ Status AllGather(Transport& transport, std::span<const std::byte> mine, std::spa
         in = transport.Await(member, bytes);
         if (in == nullptr) return transport.status();
       }
-      if (bytes != 0) std::memcpy(into + at, in, bytes);
+      if (bytes != 0 && in != into + at) std::memcpy(into + at, in, bytes);
       if (member != self) transport.Release(member, Acknowledge::kWithNext);
       into += theirs;
     }

@@ -10,8 +10,8 @@
 
 namespace skein::comm {
 
-// Everybody's bytes to everybody: member i contributes sizes[i] bytes, `out` receives all in order. Requires: mine has sizes[self]
-// bytes, out their sum.
+// Everybody's bytes to everybody: member i contributes sizes[i] bytes, `out` receives all in order. `mine` may stand at its place in `out`
+// already. Requires: mine has sizes[self] bytes, out their sum.
 Status AllGather(Transport& transport, std::span<const std::byte> mine, std::span<const std::size_t> sizes, std::span<std::byte> out);
 
 // The bytes of `root` to everybody.

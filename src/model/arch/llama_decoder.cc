@@ -109,7 +109,7 @@ class LlamaDecoder final : public Decoder {
   void FeedForwardBranch(Worker& worker, const LayerWeights& layer);
   // Of the slice tree, for sums over ranks.
   struct Nodes {
-    std::vector<Span> mine;
+    std::vector<SummedNode> mine;
     std::vector<std::size_t> of_rank;  // how many each rank has
     std::vector<Merge> merges;
     int first_slice = 0;               // of this rank
@@ -118,10 +118,12 @@ class LlamaDecoder final : public Decoder {
   };
   Nodes NodesOf(int slice_width, int columns, const std::vector<Span>& owned) const;
   void ReserveHeads();
+  void ReserveNodes();
   Status ReserveShared();
   void AddToResidual(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const Nodes& nodes,
                      const std::vector<float>& bias);
-  void AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const std::vector<float>& bias);
+  void AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
+                 const std::vector<float>& bias);
   void AddNodes(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
                 const std::vector<float>& bias);
   void AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const std::vector<float>& bias);
@@ -191,7 +193,7 @@ class LlamaDecoder final : public Decoder {
   // Of ranks that share layers.
   FloatRows partial_;              // [tokens, hidden]: this rank's part of a sum over ranks
   Nodes head_nodes_, column_nodes_;
-  Buffer own_sums_, node_sums_;    // fp32 [this rank's nodes, all nodes][tokens, hidden]
+  Buffer node_sums_;               // fp32 [nodes of all ranks][tokens, hidden]
   std::vector<std::size_t> gathered_bytes_;  // by rank
   std::vector<float> embedded_, gathered_;   // of the tokens whose rows this rank has; of all
   std::vector<const float*> next_embedding_;  // by rank, in gathered_
@@ -206,7 +208,7 @@ LlamaDecoder::Nodes LlamaDecoder::NodesOf(int slice_width, int columns, const st
   for (std::size_t rank = 0; rank < owned.size(); ++rank) {
     const std::vector<Span> own = OwnedNodes(slice_of(columns), {slice_of(owned[rank].begin), slice_of(owned[rank].end)});
     if (static_cast<int>(rank) == share_.tensor_rank) {
-      nodes.mine = own;
+      for (const Span node : own) nodes.mine.push_back({node, StackStepsOf(slice_of(columns), node)});
       nodes.first = static_cast<int>(all.size());
       nodes.first_slice = slice_of(owned[rank].begin);
     }
@@ -233,7 +235,7 @@ Status LlamaDecoder::Reserve() {
                         std::int64_t{group_} * (2 + config_.head_dim), kPartialFloats);
 
   workers_ = std::vector<WorkerState>(static_cast<std::size_t>(pool_.threads()));
-  std::size_t scratch = attention_.scratch_bytes(kv_.layout()), slices = 0;
+  std::size_t scratch = attention_.scratch_bytes(kv_.layout());
   const auto use = [&](const std::vector<Matrix>& matrices) {
     for (const Matrix& matrix : matrices) scratch = std::max(scratch, matrix.kernel.scratch_bytes(matrix.packed.cells()));
   };
@@ -247,7 +249,6 @@ Status LlamaDecoder::Reserve() {
     use_hidden(layer.gate_up);
     use(layer.o);
     use(layer.down);
-    slices = std::max({slices, layer.o.size(), layer.down.size()});
     attended_inputs_.Reserve(layer.o, layer.o_inputs, limits_.tokens);
     wide_inputs_.Reserve(layer.down, layer.down_inputs, limits_.tokens);
     if (!layer.gate_up.empty() && !layer.interleaved() && gate_up_.stride() == 0) {
@@ -260,12 +261,18 @@ Status LlamaDecoder::Reserve() {
     head_inputs_.Reserve(head, limits_.outputs, kernels::kUnevenSumOfHead);
     for (WorkerState& worker : workers_) worker.head.Reserve(head, kOwnRows, kernels::kUnevenSumOfHead);
   }
-  const std::size_t tiles = share_.by_slice ? static_cast<std::size_t>(SliceSums::LevelsFor(slices) * SliceSums::kTileFloats) : 16;
+  int tiles = 0;
+  if (share_.by_slice) {
+    ReserveNodes();
+    for (const Nodes* nodes : {&head_nodes_, &column_nodes_}) {
+      for (const SummedNode& node : nodes->mine) tiles = std::max(tiles, DepthOf(node.steps));
+    }
+  }
   for (WorkerState& worker : workers_) {
     SKEIN_ASSIGN_OR_RETURN(worker.scratch, Buffer::Allocate(std::max<std::size_t>(scratch, 64)));
     SKEIN_RETURN_IF_ERROR(worker.normed.Reserve(1, config_.hidden));
     SKEIN_RETURN_IF_ERROR(worker.tile.Reserve(1, SwiGluSink::kScratchFloats));
-    SKEIN_ASSIGN_OR_RETURN(worker.slice_tiles, Buffer::Allocate(tiles * sizeof(float)));
+    SKEIN_ASSIGN_OR_RETURN(worker.slice_tiles, Buffer::Allocate(sizeof(float) * static_cast<std::size_t>(std::max(1, tiles * SliceSums::kTileFloats))));
   }
   ReserveHeads();
   return sharded() ? ReserveShared() : OkStatus();
@@ -284,6 +291,13 @@ void LlamaDecoder::ReserveHeads() {
   }
 }
 
+void LlamaDecoder::ReserveNodes() {
+  std::vector<Span> head_columns = share_.all_heads;
+  for (Span& span : head_columns) span = {span.begin * config_.head_dim, span.end * config_.head_dim};
+  head_nodes_ = NodesOf(config_.head_dim, whole_.heads * config_.head_dim, head_columns);
+  column_nodes_ = NodesOf(kernels::FeedForwardSliceWidth(whole_.feed_forward), whole_.feed_forward, share_.all_columns);
+}
+
 // What is needed for sums over ranks.
 Status LlamaDecoder::ReserveShared() {
   const auto rows = static_cast<std::size_t>(limits_.tokens) * static_cast<std::size_t>(config_.hidden);
@@ -291,16 +305,8 @@ Status LlamaDecoder::ReserveShared() {
   embedded_.resize(share_.embeds ? rows : 0);
   gathered_.resize(share_.embeds ? rows : 0);
   if (!share_.by_slice) return partial_.Reserve(limits_.tokens, config_.hidden);
-  const auto scaled = [&](std::vector<Span> spans) {
-    for (Span& span : spans) span = {span.begin * config_.head_dim, span.end * config_.head_dim};
-    return spans;
-  };
-  head_nodes_ = NodesOf(config_.head_dim, whole_.heads * config_.head_dim, scaled(share_.all_heads));
-  column_nodes_ = NodesOf(kernels::FeedForwardSliceWidth(whole_.feed_forward), whole_.feed_forward, share_.all_columns);
   const auto nodes = static_cast<std::size_t>(std::max(head_nodes_.all, column_nodes_.all));
   SKEIN_ASSIGN_OR_RETURN(node_sums_, Buffer::Allocate(nodes * rows * sizeof(float)));
-  std::size_t most = std::max(head_nodes_.mine.size(), column_nodes_.mine.size());
-  SKEIN_ASSIGN_OR_RETURN(own_sums_, Buffer::Allocate(std::max<std::size_t>(1, most) * rows * sizeof(float)));
   return OkStatus();
 }
 
@@ -467,7 +473,7 @@ void LlamaDecoder::AddToResidual(Worker& worker, int counter, const std::vector<
                                  const Nodes& nodes, const std::vector<float>& bias) {
   if (share_.by_slice) {
     if (sharded()) return AddNodes(worker, counter, matrices, inputs, nodes, bias);
-    return AddSlices(worker, counter, matrices, inputs, bias);
+    return AddSlices(worker, counter, matrices, inputs, nodes, bias);
   }
   if (sharded()) return AddPartials(worker, counter, matrices, inputs, bias);
   Multiply(worker, counter, matrices, inputs, tokens(),
@@ -503,7 +509,7 @@ void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Ma
   worker.Barrier();
 }
 
-void LlamaDecoder::AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs,
+void LlamaDecoder::AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
                              const std::vector<float>& bias) {
   WorkerState& state = StateOf(worker);
   ResidualSink residual{.residual = residual_.row(0), .stride = residual_.stride(), .bias = bias.empty() ? nullptr : bias.data(),
@@ -511,7 +517,7 @@ void LlamaDecoder::AddSlices(Worker& worker, int counter, const std::vector<Matr
   const kernels::LinearSink sink{&ResidualSink::Take, &residual};
   SliceSums sums(rows_, state.slice_tiles.as<float>());
   ForEachPart(worker, counter, slices.front().packed.panels(), tokens(), [&](int panel_begin, int panel_end, int row_begin, int row_end) {
-    sums.Run(slices, 0, {0, static_cast<int>(slices.size())}, inputs, panel_begin, panel_end, row_begin, row_end, sink,
+    sums.Run(slices, 0, nodes.mine.front(), inputs, panel_begin, panel_end, row_begin, row_end, sink,
              state.scratch.data());
   });
   EndPhase(worker, counter);
@@ -526,7 +532,7 @@ void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matri
   if (!slices.empty()) {
     ForEachPart(worker, counter, slices.front().packed.panels(), tokens(), [&](int panel_begin, int panel_end, int row_begin, int row_end) {
       for (std::size_t node = 0; node < nodes.mine.size(); ++node) {
-        ColumnSink column{.out = own_sums_.as<float>() + node * node_floats, .stride = width, .columns = width};
+        ColumnSink column{.out = node_sums_.as<float>() + (static_cast<std::size_t>(nodes.first) + node) * node_floats, .stride = width, .columns = width};
         sums.Run(slices, nodes.first_slice, nodes.mine[node], inputs, panel_begin, panel_end, row_begin, row_end,
                  {&ColumnSink::Take, &column}, state.scratch.data());
       }
@@ -536,7 +542,8 @@ void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matri
   if (worker.index() == 0) {
     for (std::size_t rank = 0; rank < gathered_bytes_.size(); ++rank) gathered_bytes_[rank] = nodes.of_rank[rank] * node_floats * sizeof(float);
     Communicate([&] {
-      return links_.tensor->AllGather({own_sums_.data(), nodes.mine.size() * node_floats * sizeof(float)}, gathered_bytes_,
+      const std::byte* mine = node_sums_.data() + static_cast<std::size_t>(nodes.first) * node_floats * sizeof(float);
+      return links_.tensor->AllGather({mine, nodes.mine.size() * node_floats * sizeof(float)}, gathered_bytes_,
                                       {node_sums_.data(), static_cast<std::size_t>(nodes.all) * node_floats * sizeof(float)});
     });
   }
