@@ -63,11 +63,16 @@ struct Entry {
   bool needs_bf16 = false;  // the instruction vdpbf16ps
 };
 
+// Whether the processor has what a kernel needs beyond its path.
+bool Runs(const Entry& entry) { return !entry.needs_bf16 || Cpu().avx512_bf16; }
+// Whether it is to be chosen there: a slow vdpbf16ps takes longer than the two FMAs that it stands for.
+bool Pays(const Entry& entry) { return !entry.needs_bf16 || Cpu().fast_bf16_dot; }
+
 using enum WeightFormat;
 using enum Arithmetic;
 using enum KernelPath;
 
-// Among kernels of one path the first that the processor can run is taken.
+// Among kernels of one path the first that pays on the processor is taken.
 constexpr Entry kKernels[] = {
     {"amx/bf16t/w4", kAmx, kW4, kBf16T, Run<LinearAmxBf16TW4>, AmxScratch},
     {"amx/bf16t/w4min", kAmx, kW4Min, kBf16T, Run<LinearAmxBf16TW4Min>, AmxScratch},
@@ -133,12 +138,21 @@ LinearKernel SelectLinear(KernelPath path, WeightFormat format, Arithmetic arith
   SKEIN_CHECK(HasArithmetic(format, arithmetic));
   const Entry* best = nullptr;
   for (const Entry& entry : kKernels) {
-    if (entry.needs_bf16 && !Cpu().avx512_bf16) continue;
+    if (!Pays(entry)) continue;
     if (entry.path > path || entry.format != format || entry.arithmetic != arithmetic) continue;
     if (best == nullptr || entry.path > best->path) best = &entry;
   }
   SKEIN_CHECK(best != nullptr);
   return {best->name, best->run, best->scratch_bytes};
+}
+
+std::vector<LinearKernel> RunnableLinear(KernelPath path, WeightFormat format, Arithmetic arithmetic) {
+  std::vector<LinearKernel> kernels;
+  for (const Entry& entry : kKernels) {
+    if (entry.path != path || entry.format != format || entry.arithmetic != arithmetic || !Runs(entry)) continue;
+    kernels.push_back({entry.name, entry.run, entry.scratch_bytes});
+  }
+  return kernels;
 }
 
 }  // namespace skein::kernels

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <string_view>
+#include <vector>
 
 #include "kernels/arithmetic.h"
 #include "kernels/linear/activations.h"
@@ -34,5 +35,9 @@ struct LinearKernel {
 // The kernel of a path for a format and an arithmetic; where the path has none, that of the next plainer path.
 // Requires: HasArithmetic(format, arithmetic).
 LinearKernel SelectLinear(KernelPath path, WeightFormat format, Arithmetic arithmetic);
+
+// All kernels of exactly this path that the processor can run, chosen or not; none where the path has none. For tests and benchmarks.
+// Requires: the path is one of AvailablePaths().
+std::vector<LinearKernel> RunnableLinear(KernelPath path, WeightFormat format, Arithmetic arithmetic);
 
 }  // namespace skein::kernels

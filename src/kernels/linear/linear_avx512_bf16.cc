@@ -73,6 +73,8 @@ template <WeightFormat format>
 struct PairSource {
   static constexpr int kStepsPerCell = kCell / 2;
   static constexpr bool kTwo = false;
+  static constexpr bool kAsksAhead = false;   // Zen 4 is no faster for it
+  static constexpr bool kReadsPairs = false;  // where weights are BF16 the panel's pairs are the steps already
 
   static const float* Weights(const LinearTask&, const std::byte* panel, int cell, int end, float* scratch) {
     if constexpr (format == WeightFormat::kBf16) {

@@ -76,9 +76,7 @@ double Measure(const LinearKernel& kernel, const std::vector<PackedLinear>& copi
   return best;
 }
 
-void Bench(const Options& options, KernelPath path, WeightFormat format, Arithmetic arithmetic, int k, int outputs) {
-  const LinearKernel kernel = SelectLinear(path, format, arithmetic);
-  if (kernel.name.substr(0, kernel.name.find('/')) != NameOf(path)) return;
+void Bench(const Options& options, const LinearKernel& kernel, WeightFormat format, Arithmetic arithmetic, int k, int outputs) {
   const Cells cells = MakeCells(k, 0);
   const FileMatrix matrix = testing::RandomMatrix(testing::FileTypeOf(format), outputs, k, 1);
   std::vector<PackedLinear> copies;
@@ -143,7 +141,7 @@ int Main(int argc, char** argv) {
         if (!options.format.empty() && options.format != NameOf(format)) continue;
         for (const Shape& shape : {Shape{576, 1536}, Shape{1536, 576}, Shape{2048, 8192}}) {
           if (!options.shape.empty() && options.shape != std::to_string(shape.k) + "x" + std::to_string(shape.outputs)) continue;
-          Bench(options, path, format, arithmetic, shape.k, shape.outputs);
+          for (const LinearKernel& kernel : RunnableLinear(path, format, arithmetic)) Bench(options, kernel, format, arithmetic, shape.k, shape.outputs);
         }
       }
     }

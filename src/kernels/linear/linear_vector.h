@@ -24,6 +24,6 @@ void LinearVnniInt8G32(const LinearTask& task);
 template <WeightFormat format>
 void LinearAvx2Int8G32(const LinearTask& task);
 
-inline constexpr std::size_t kVectorScratchBytes = std::size_t{48} << 10;
+inline constexpr std::size_t kVectorScratchBytes = std::size_t{160} << 10;
 
 }  // namespace skein::kernels
