@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <climits>
 #include <cmath>
 
 #include "base/check.h"
@@ -13,15 +14,9 @@
 namespace skein::engine {
 namespace {
 
-using scheduler::SamplingParameters;
 using scheduler::ScoredToken;
 
 constexpr float kForbidden = -HUGE_VALF;
-
-float Clamp(float value) {
-  if (std::isnan(value)) return -FLT_MAX;
-  return std::clamp(value, -FLT_MAX, FLT_MAX);
-}
 
 bool IsAllowed(std::span<const std::uint64_t> allowed, TokenId token) {
   const auto word = static_cast<std::size_t>(token) / 64;
@@ -47,8 +42,70 @@ void SamplerState::Accept(TokenId token) {
   if (penalised_) ++seen_[token].generated;
 }
 
-Sampler::Sampler(kernels::KernelPath path, std::int32_t vocabulary)
-    : rows_(&kernels::SelectRows(path)), kernels_(&kernels::SelectLogits(path)), vocabulary_(vocabulary) {
+kernels::NoiseKey SamplerState::NoiseAt(std::int32_t position) const {
+  return {.seed = parameters_.seed,
+          .choice = static_cast<std::uint32_t>(choice_),
+          .position = static_cast<std::uint32_t>(position)};
+}
+
+bool SamplerState::Adjusts(const SampleWish& wish) const {
+  return !wish.allowed.empty() || !parameters_.bias.empty() || penalised_ ||
+         (!stop_tokens_.empty() && wish.position - prompt_tokens_ < min_tokens_);
+}
+
+void SamplerState::Adjust(const SampleWish& wish, TokenId first, std::span<float> logits) const {
+  const auto count = static_cast<TokenId>(logits.size());
+  // The token's logit where it is here and not forbidden already.
+  const auto find = [=](TokenId token) -> float* {
+    if (token < first || token - first >= count) return nullptr;
+    float* logit = &logits[static_cast<std::size_t>(token - first)];
+    return *logit == kForbidden ? nullptr : logit;
+  };
+  if (!wish.allowed.empty()) {
+    for (TokenId i = 0; i < count; ++i) {
+      if (!IsAllowed(wish.allowed, first + i)) logits[static_cast<std::size_t>(i)] = kForbidden;
+    }
+  }
+  if (wish.position - prompt_tokens_ < min_tokens_) {
+    for (const TokenId token : stop_tokens_) {
+      if (float* logit = find(token)) *logit = kForbidden;
+    }
+  }
+  for (const auto& [token, value] : parameters_.bias) {
+    if (float* logit = find(token)) *logit = FiniteOf(*logit + value);
+  }
+  for (const auto& [token, seen] : seen_) {  // each token by itself, so the order does not matter
+    float* logit = find(token);
+    if (logit == nullptr) continue;
+    float value = *logit > 0.0f ? *logit / parameters_.repetition_penalty : *logit * parameters_.repetition_penalty;
+    if (seen.generated > 0) {
+      value -= parameters_.frequency_penalty * static_cast<float>(seen.generated);
+      value -= parameters_.presence_penalty;
+    }
+    *logit = FiniteOf(value);
+  }
+}
+
+TokenId TokenOfLastResort(std::span<const std::uint64_t> allowed, std::int32_t vocabulary) {
+  for (TokenId token = 0; token < vocabulary; ++token) {
+    if (IsAllowed(allowed, token)) return token;
+  }
+  return 0;
+}
+
+kernels::Candidate WorstOfMinP(const kernels::RowKernels& rows, float min_p, kernels::Candidate worst) {
+  if (!(min_p > 0.0f)) return worst;
+  // Tokens at least min_p times as likely as the likeliest, whose z is 0.
+  const kernels::Candidate least{std::min(rows.log(min_p), 0.0f), INT_MAX};
+  return kernels::IsBetter(least, worst) ? least : worst;
+}
+
+LogprobScale::LogprobScale(const kernels::RowKernels& rows, float largest, std::uint64_t mass)
+    : largest_(largest), log_sum_(rows.log(static_cast<float>(mass) / kernels::kMassOfOne)) {}
+
+float LogprobScale::Of(float logit) const { return std::max((logit - largest_) - log_sum_, -FLT_MAX); }
+
+Sampler::Sampler(kernels::KernelPath path, std::int32_t vocabulary) : sieve_(path), vocabulary_(vocabulary) {
   SKEIN_CHECK(vocabulary > 0);
 }
 
@@ -69,87 +126,31 @@ ScoredToken Sampler::Score(std::span<const float> logits, TokenId target, std::i
 }
 
 TokenId Sampler::Choose(std::span<const float> logits, const SamplerState& state, const SampleWish& wish) {
-  const SamplingParameters& parameters = state.parameters_;
-  const bool greedy = parameters.temperature <= 0.0f;
-  const bool adjusts = Adjusts(state, wish);
-  if (greedy && !adjusts) {
-    const int token = rows_->argmax(logits.data(), vocabulary_);
+  const bool adjusts = state.Adjusts(wish);
+  if (state.greedy() && !adjusts) {
+    const int token = sieve_.rows().argmax(logits.data(), vocabulary_);
     return logits[static_cast<std::size_t>(token)] > -FLT_MAX ? token : 0;
   }
-  FiniteLogits finite = Finite(logits);
+  Sieve::FiniteLogits finite = sieve_.Finite(logits);
   if (adjusts) {
     adjusted_.assign(finite.values.begin(), finite.values.end());
-    Adjust(state, wish);
-    finite = {adjusted_, rows_->max(adjusted_.data(), vocabulary_)};
+    state.Adjust(wish, 0, adjusted_);
+    finite = {adjusted_, sieve_.rows().max(adjusted_.data(), vocabulary_)};
   }
-  if (finite.largest == kForbidden) {
-    for (TokenId token = 0; token < vocabulary_; ++token) {
-      if (IsAllowed(wish.allowed, token)) return token;
-    }
-    return 0;
-  }
-  if (greedy) return rows_->argmax(finite.values.data(), vocabulary_);
-  return Draw(finite, parameters,
-              {.seed = parameters.seed,
-               .choice = static_cast<std::uint32_t>(state.choice_),
-               .position = static_cast<std::uint32_t>(wish.position)});
+  if (finite.largest == kForbidden) return TokenOfLastResort(wish.allowed, vocabulary_);
+  if (state.greedy()) return sieve_.rows().argmax(finite.values.data(), vocabulary_);
+  return Draw(finite, state.parameters(), state.NoiseAt(wish.position));
 }
 
-// The logits themselves, or a copy in which every value is finite.
-Sampler::FiniteLogits Sampler::Finite(std::span<const float> logits) {
-  const kernels::LargestLogit largest = kernels_->largest(logits.data(), vocabulary_);
-  if (largest.finite) return {logits, largest.value};
-  finite_.resize(logits.size());
-  std::transform(logits.begin(), logits.end(), finite_.begin(), Clamp);
-  return {finite_, rows_->max(finite_.data(), vocabulary_)};
-}
-
-bool Sampler::Adjusts(const SamplerState& state, const SampleWish& wish) const {
-  return !wish.allowed.empty() || !state.parameters_.bias.empty() || state.penalised_ ||
-         (!state.stop_tokens_.empty() && wish.position - state.prompt_tokens_ < state.min_tokens_);
-}
-
-void Sampler::Adjust(const SamplerState& state, const SampleWish& wish) {
-  const SamplingParameters& parameters = state.parameters_;
-  const auto at = [this](TokenId token) -> float& { return adjusted_[static_cast<std::size_t>(token)]; };
-  const auto is_known = [this](TokenId token) { return token >= 0 && token < vocabulary_; };
-  if (!wish.allowed.empty()) {
-    for (TokenId token = 0; token < vocabulary_; ++token) {
-      if (!IsAllowed(wish.allowed, token)) at(token) = kForbidden;
-    }
-  }
-  if (wish.position - state.prompt_tokens_ < state.min_tokens_) {
-    for (const TokenId token : state.stop_tokens_) {
-      if (is_known(token)) at(token) = kForbidden;
-    }
-  }
-  for (const auto& [token, value] : parameters.bias) {
-    if (is_known(token) && at(token) != kForbidden) at(token) = Clamp(at(token) + value);
-  }
-  if (!state.penalised_) return;
-  for (const auto& [token, seen] : state.seen_) {  // each token by itself, so the order does not matter
-    if (!is_known(token) || at(token) == kForbidden) continue;
-    float logit = at(token);
-    logit = logit > 0.0f ? logit / parameters.repetition_penalty : logit * parameters.repetition_penalty;
-    if (seen.generated > 0) {
-      logit -= parameters.frequency_penalty * static_cast<float>(seen.generated);
-      logit -= parameters.presence_penalty;
-    }
-    at(token) = Clamp(logit);
-  }
-}
-
-// log p = (logit - max) - log(sum of exp(logit - max)), of the raw logits.
 void Sampler::AddLogprobs(std::span<const float> logits, std::int32_t top, ScoredToken& scored) {
-  const auto [finite, largest] = Finite(logits);
-  const float log_sum = rows_->log(rows_->sum_exp(finite.data(), largest, vocabulary_));
-  const auto logprob = [shift = largest, log_sum](float logit) { return std::max((logit - shift) - log_sum, -FLT_MAX); };
-  scored.logprob = logprob(finite[static_cast<std::size_t>(scored.token)]);
+  const auto [finite, largest] = sieve_.Finite(logits);
+  const LogprobScale scale(sieve_.rows(), largest, sieve_.logits().mass(finite.data(), largest, vocabulary_));
+  scored.logprob = scale.Of(finite[static_cast<std::size_t>(scored.token)]);
   if (top <= 0) return;
-  KeepBest(finite, static_cast<std::size_t>(top));
-  std::sort(candidates_.begin(), candidates_.end(), kernels::IsBetter);
-  scored.top.reserve(candidates_.size());
-  for (const kernels::Candidate& candidate : candidates_) scored.top.push_back({candidate.token, logprob(candidate.z)});
+  const std::span<kernels::Candidate> best = sieve_.Best(finite, static_cast<std::size_t>(top));
+  std::sort(best.begin(), best.end(), kernels::IsBetter);
+  scored.top.reserve(best.size());
+  for (const kernels::Candidate& candidate : best) scored.top.push_back({candidate.token, scale.Of(candidate.z)});
 }
 
 }  // namespace skein::engine

@@ -14,18 +14,27 @@
 // what top-p keeps are exact integers. So the token depends neither on the C library nor on the kernel path.
 #pragma once
 
+#include <cfloat>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
+#include "engine/sampler_sieve.h"
 #include "kernels/logits/logits.h"
-#include "kernels/rows/rows.h"
 #include "scheduler/sampling.h"
 #include "scheduler/step_plan.h"
 
 namespace skein::engine {
+
+// What is wanted of one sampled row.
+struct SampleWish {
+  std::int32_t position = 0;                  // of the token to be sampled: the row's last position + 1
+  std::int32_t top = 0;
+  bool logprob = false;                       // implied by top > 0
+  std::span<const std::uint64_t> allowed = {};  // grammar mask; empty: all
+};
 
 class SamplerState {
  public:
@@ -36,9 +45,16 @@ class SamplerState {
   void Accept(TokenId token);
 
   const scheduler::SamplingParameters& parameters() const { return parameters_; }
+  // The likeliest token is wanted: also at a temperature that no float can be divided by.
+  bool greedy() const { return !(parameters_.temperature >= FLT_MIN); }
+  kernels::NoiseKey NoiseAt(std::int32_t position) const;
+
+  // Whether a mask, bias, penalties or stop tokens that are not due yet change logits.
+  bool Adjusts(const SampleWish& wish) const;
+  // Changes them: `logits` are those of the tokens from `first` on, all finite. A token that may not be drawn gets -infinity.
+  void Adjust(const SampleWish& wish, TokenId first, std::span<float> logits) const;
 
  private:
-  friend class Sampler;
   struct Seen {
     std::int32_t generated = 0;  // how often; 0: only in the prompt
   };
@@ -51,12 +67,27 @@ class SamplerState {
   std::unordered_map<TokenId, Seen> seen_;
 };
 
-// What is wanted of one sampled row.
-struct SampleWish {
-  std::int32_t position = 0;                  // of the token to be sampled: the row's last position + 1
-  std::int32_t top = 0;
-  bool logprob = false;                       // implied by top > 0
-  std::span<const std::uint64_t> allowed = {};  // grammar mask; empty: all
+// The token when none may be drawn: the lowest that the mask allows, or 0.
+TokenId TokenOfLastResort(std::span<const std::uint64_t> allowed, std::int32_t vocabulary);
+
+// Whether top-k takes away anything.
+inline bool LimitsRank(const scheduler::SamplingParameters& parameters, std::int32_t vocabulary) {
+  return parameters.top_k > 0 && parameters.top_k < vocabulary;
+}
+
+// The worst token of a kept set that min-p lets through, or `worst` where that is better.
+kernels::Candidate WorstOfMinP(const kernels::RowKernels& rows, float min_p, kernels::Candidate worst);
+
+// log p = (logit - largest) - log(sum of exp(logit - largest)), of finite logits.
+class LogprobScale {
+ public:
+  LogprobScale() = default;
+  // `mass`: of exp(logit - largest) over the vocabulary (LogitKernels::mass).
+  LogprobScale(const kernels::RowKernels& rows, float largest, std::uint64_t mass);
+  float Of(float logit) const;
+
+ private:
+  float largest_ = 0, log_sum_ = 0;
 };
 
 class Sampler {
@@ -70,32 +101,14 @@ class Sampler {
   scheduler::ScoredToken Score(std::span<const float> logits, TokenId target, std::int32_t top);
 
  private:
-  // Logits of which all are finite, and the largest of them.
-  struct FiniteLogits {
-    std::span<const float> values;
-    float largest;
-  };
-  FiniteLogits Finite(std::span<const float> logits);
   void AddLogprobs(std::span<const float> logits, std::int32_t top, scheduler::ScoredToken& scored);
   TokenId Choose(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
-  bool Adjusts(const SamplerState& state, const SampleWish& wish) const;
-  void Adjust(const SamplerState& state, const SampleWish& wish);
+  TokenId Draw(const Sieve::FiniteLogits& logits, const scheduler::SamplingParameters& parameters, const kernels::NoiseKey& key);
+  kernels::Candidate WorstOfTopP(float top_p);
 
-  TokenId Draw(const FiniteLogits& logits, const scheduler::SamplingParameters& parameters, const kernels::NoiseKey& key);
-  void Gather(std::span<const float> values, float low, float high);
-  void KeepBest(std::span<const float> values, std::size_t count);
-  kernels::Candidate WorstOfMass(float top_p);
-  kernels::Candidate WorstOfCandidates(std::uint64_t mass);
-  std::uint64_t Mass(float z) const;
-
-  const kernels::RowKernels* rows_;
-  const kernels::LogitKernels* kernels_;
+  Sieve sieve_;
   std::int32_t vocabulary_;
-  std::vector<float> finite_;    // logits without NaN and infinities, when there were some
   std::vector<float> adjusted_;  // logits on their way, then z (logits.h); what is not allowed is -infinity
-  std::vector<float> maxima_;    // of groups of logits
-  std::vector<kernels::Candidate> room_;  // for candidates, the whole vocabulary
-  std::span<kernels::Candidate> candidates_;
 };
 
 }  // namespace skein::engine

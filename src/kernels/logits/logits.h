@@ -42,6 +42,12 @@ struct LargestLogit {
   bool finite;  // all are; otherwise `value` means nothing
 };
 
+// The token drawn and its score; INT_MAX when there was none to draw from.
+struct DrawnToken {
+  float score;
+  int token;
+};
+
 inline constexpr int kMassBuckets = 1024;
 inline constexpr float kMassOfOne = 1099511627776.0f;  // 2^40
 
@@ -57,9 +63,12 @@ struct LogitKernels {
   // last one. Sixteen (16 i … 16 i + 15) that are all below `tail` go to the last one together, which costs a fifth.
   // Requires: no z is above 0.
   void (*weigh)(const float* z, float high, float scale, float tail, int n, std::uint64_t* buckets) = nullptr;
+  // The sum of the masses of exp(x - shift). Requires: n <= 2^22; no x is above shift.
+  std::uint64_t (*mass)(const float* x, float shift, int n) = nullptr;
   // The token with the largest z + Gumbel noise among those that are not worse than `worst`. (Gumbel 1954; its
-  // distribution is the softmax of z.) Noise has a resolution of 2^-32. INT_MAX when there is no such token.
-  int (*draw)(const float* z, int n, Candidate worst, const NoiseKey& key) = nullptr;
+  // distribution is the softmax of z.) Noise has a resolution of 2^-32. z[0] is that of token `first` >= 0, by which tokens are
+  // called here and in `worst`: shards of a vocabulary draw apart, and the best of what they drew is what one would have drawn.
+  DrawnToken (*draw)(const float* z, int first, int n, Candidate worst, const NoiseKey& key) = nullptr;
 };
 
 const LogitKernels& SelectLogits(KernelPath path);

@@ -95,6 +95,23 @@ void Weigh(const float* z, float high, float scale, float tail, int n, std::uint
   buckets[kMassBuckets - 1] += SumWide(rest);
 }
 
+std::uint64_t SumOfMasses(const float* x, float shift, int n) {
+  const V16 away = Set(shift), one = Set(kMassOfOne);
+  W8 low[2] = {SetWide(0), SetWide(0)}, high[2] = {SetWide(0), SetWide(0)};
+  const auto take = [&](V16 v, int chain) {
+    const V16 mass = Mul(Exp(Sub(v, away)), one);
+    low[chain] = AddWide(low[chain], TruncateLow(mass));
+    high[chain] = AddWide(high[chain], TruncateHigh(mass));
+  };
+  int i = 0;
+  for (; i + 32 <= n; i += 32) {
+    take(Load(x + i), 0);
+    take(Load(x + i + 16), 1);
+  }
+  for (; i < n; i += 16) take(LoadOr(x, i, n, -HUGE_VALF), 0);
+  return SumWide(AddWide(AddWide(low[0], high[0]), AddWide(low[1], high[1])));
+}
+
 // Philox (base/philox.h) for 16 counters at once. Variables rather than arrays: g++ 12 keeps arrays of vectors in memory.
 struct Philox16 {
   explicit Philox16(const NoiseKey& key) : position(SetWide(key.position)), choice(SetWide(key.choice)) {
@@ -155,35 +172,39 @@ struct Philox16 {
 
 class Drawing {
  public:
-  Drawing(const float* z, int n, Candidate worst, const NoiseKey& key) : z_(z), n_(n), worst_(worst), philox_(key) {}
+  // Noise comes for four tokens at once: places are counted from the multiple of 4 before `first`.
+  Drawing(const float* z, int first, int n, Candidate worst, const NoiseKey& key)
+      : z_(z), lead_(first % 4), base_(first - lead_), end_(lead_ + n), worst_(worst), philox_(key) {}
 
-  int Run() {
+  DrawnToken Run() {
     float padded[64];
-    for (int first = 0; first < n_; first += 64) {
-      const float* part = z_ + first;
-      if (first + 64 > n_) {
-        std::fill(std::copy(part, z_ + n_, padded), padded + 64, -HUGE_VALF);
+    for (int place = 0; place < end_; place += 64) {
+      const int from = std::max(place, lead_), to = std::min(place + 64, end_);
+      const float* part = z_ + (from - lead_);
+      if (to - from < 64) {
+        std::fill(padded, padded + 64, -HUGE_VALF);
+        std::copy(part, part + (to - from), padded + (from - place));
         part = padded;
       }
-      TakePart(first, Load(part), Load(part + 16), Load(part + 32), Load(part + 48));
+      TakePart(place, Load(part), Load(part + 16), Load(part + 32), Load(part + 48));
     }
-    return winner_.token;
+    return {winner_.score, winner_.token};
   }
 
  private:
-  [[gnu::always_inline]] void TakePart(int first, V16 a, V16 b, V16 c, V16 d) {
+  [[gnu::always_inline]] void TakePart(int place, V16 a, V16 b, V16 c, V16 d) {
     constexpr float kNoiseMax = 23.0f;  // -log(2^-33) is 22.9
     const float lowest = std::max(worst_.z, winner_.score - kNoiseMax);
     if (AtLeastLanes(Max(Max(a, b), Max(c, d)), Set(lowest)) == 0) return;
-    const Philox16::Numbers noise = philox_.Take(static_cast<std::uint32_t>(first / 4));
+    const Philox16::Numbers noise = philox_.Take(static_cast<std::uint32_t>((base_ + place) / 4));
     const V16 best = Set(winner_.score);
     const std::uint64_t lanes =
         LanesThatMayWin(a, noise.a, best) | std::uint64_t{LanesThatMayWin(b, noise.b, best)} << 16 |
         std::uint64_t{LanesThatMayWin(c, noise.c, best)} << 32 | std::uint64_t{LanesThatMayWin(d, noise.d, best)} << 48;
-    if (lanes != 0) Offer(first, lanes, noise);
+    if (lanes != 0) Offer(place, lanes, noise);
   }
 
-  [[gnu::noinline]] void Offer(int first, std::uint64_t lanes, const Philox16::Numbers& noise) {
+  [[gnu::noinline]] void Offer(int place, std::uint64_t lanes, const Philox16::Numbers& noise) {
     alignas(64) std::int32_t random[64];
     StoreBits(random, noise.a);
     StoreBits(random + 16, noise.b);
@@ -191,26 +212,31 @@ class Drawing {
     StoreBits(random + 48, noise.d);
     for (; lanes != 0; lanes &= lanes - 1) {
       const int lane = __builtin_ctzll(lanes);
-      const int token = first + lane;
-      if (token >= n_ || IsBetter(worst_, {z_[token], token})) continue;
-      winner_.Offer(NoisyScore(z_[token], static_cast<std::uint32_t>(random[lane])), token);
+      const int at = place + lane;
+      if (at < lead_ || at >= end_) continue;
+      const Candidate candidate{z_[at - lead_], base_ + at};
+      if (IsBetter(worst_, candidate)) continue;
+      winner_.Offer(NoisyScore(candidate.z, static_cast<std::uint32_t>(random[lane])), candidate.token);
     }
   }
 
-  const float* z_;
-  const int n_;
+  const float* z_;  // of place lead_
+  const int lead_, base_, end_;
   const Candidate worst_;
   const Philox16 philox_;
   Winner winner_;
 };
 
-int Draw(const float* z, int n, Candidate worst, const NoiseKey& key) { return Drawing(z, n, worst, key).Run(); }
+DrawnToken Draw(const float* z, int first, int n, Candidate worst, const NoiseKey& key) {
+  return Drawing(z, first, n, worst, key).Run();
+}
 
 constexpr LogitKernels kLogitKernels = {.largest = Largest,
                                         .scale = Scale,
                                         .maxima = Maxima,
                                         .gather = Gather,
                                         .weigh = Weigh,
+                                        .mass = SumOfMasses,
                                         .draw = Draw};
 
 }  // namespace

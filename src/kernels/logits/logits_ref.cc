@@ -49,15 +49,21 @@ void Weigh(const float* z, float high, float scale, float tail, int n, std::uint
   }
 }
 
-int Draw(const float* z, int n, Candidate worst, const NoiseKey& key) {
+std::uint64_t SumOfMasses(const float* x, float shift, int n) {
+  std::uint64_t sum = 0;
+  for (int i = 0; i < n; ++i) sum += MassOf(x[i] - shift);
+  return sum;
+}
+
+DrawnToken Draw(const float* z, int first, int n, Candidate worst, const NoiseKey& key) {
   Winner winner;
   for (int i = 0; i < n; ++i) {
-    if (IsBetter(worst, {z[i], i})) continue;
-    const auto token = static_cast<std::uint32_t>(i);
+    if (IsBetter(worst, {z[i], first + i})) continue;
+    const auto token = static_cast<std::uint32_t>(first + i);
     const PhiloxCounter noise = Philox({token / 4, key.position, key.choice, 0}, PhiloxKeyOf(key.seed));
-    winner.Offer(NoisyScore(z[i], noise[token % 4]), i);
+    winner.Offer(NoisyScore(z[i], noise[token % 4]), first + i);
   }
-  return winner.token;
+  return {winner.score, winner.token};
 }
 
 constexpr LogitKernels kLogitKernels = {.largest = Largest,
@@ -65,6 +71,7 @@ constexpr LogitKernels kLogitKernels = {.largest = Largest,
                                         .maxima = Maxima,
                                         .gather = Gather,
                                         .weigh = Weigh,
+                                        .mass = SumOfMasses,
                                         .draw = Draw};
 
 }  // namespace

@@ -58,14 +58,54 @@ TEST_F(Logits, PathsDrawTheSame) {
           if (draw % 4 == 1) worst = {-2.0f, n};
           if (draw % 4 == 2) worst = {z[static_cast<std::size_t>(n) / 2], n / 2};
           if (draw % 4 == 3) worst = {0.0f, n};
-          ASSERT_EQ(fast.draw(z.data(), n, worst, key), ref_.draw(z.data(), n, worst, key))
+          const int first = draw % 2 == 0 ? 0 : static_cast<int>(draw) * 7;
+          worst.token = std::min(INT_MAX - first, worst.token) + first;
+          const DrawnToken drawn = fast.draw(z.data(), first, n, worst, key), wanted = ref_.draw(z.data(), first, n, worst, key);
+          ASSERT_EQ(std::pair(drawn.token, drawn.score), std::pair(wanted.token, wanted.score))
               << NameOf(path) << " n " << n << " deviation " << deviation << " draw " << draw;
         }
       }
     }
     const float forbidden[2] = {-HUGE_VALF, -HUGE_VALF};
-    EXPECT_EQ(fast.draw(forbidden, 2, kWorstOfAll, {1, 2, 3}), INT_MAX);
-    EXPECT_EQ(ref_.draw(forbidden, 2, kWorstOfAll, {1, 2, 3}), INT_MAX);
+    EXPECT_EQ(fast.draw(forbidden, 0, 2, kWorstOfAll, {1, 2, 3}).token, INT_MAX);
+    EXPECT_EQ(ref_.draw(forbidden, 0, 2, kWorstOfAll, {1, 2, 3}).token, INT_MAX);
+  }
+}
+
+// Ranks that share a vocabulary would draw other tokens than one.
+TEST_F(Logits, TheBestOfWhatShardsDrawIsWhatOneDraws) {
+  constexpr int kCount = 1500;
+  for (const KernelPath path : AvailablePaths()) {
+    const LogitKernels& logits = SelectLogits(path);
+    for (std::uint32_t draw = 0; draw < 200; ++draw) {
+      const std::vector<float> z = RandomZ(kCount, draw % 2 == 0 ? 0.3f : 3.0f);
+      const NoiseKey key{draw, 1, 2};
+      const Candidate worst{-0.1f * static_cast<float>(draw), 700};
+      const DrawnToken whole = logits.draw(z.data(), 0, kCount, worst, key);
+      DrawnToken best{-HUGE_VALF, INT_MAX};
+      for (int begin = 0; begin < kCount;) {
+        const int end = std::min(kCount, begin + static_cast<int>(random_() % 400));
+        const DrawnToken drawn = logits.draw(z.data() + begin, begin, end - begin, worst, key);
+        if (drawn.token != INT_MAX && drawn.score > best.score) best = drawn;
+        begin = end;
+      }
+      ASSERT_EQ(std::pair(best.token, best.score), std::pair(whole.token, whole.score)) << NameOf(path) << " draw " << draw;
+    }
+  }
+}
+
+// Log-probabilities would depend on the processor, or on how many ranks share the vocabulary.
+TEST_F(Logits, SumsOfMassesAreExact) {
+  for (const KernelPath path : AvailablePaths()) {
+    const LogitKernels& logits = SelectLogits(path);
+    for (const int n : kSizes) {
+      const std::vector<float> z = RandomZ(n, 3.0f);
+      std::uint64_t one_by_one = 0;
+      for (int i = 0; i < n; ++i) one_by_one += ref_.mass(&z[static_cast<std::size_t>(i)], 0.0f, 1);
+      EXPECT_EQ(logits.mass(z.data(), 0.0f, n), one_by_one) << NameOf(path) << " n " << n;
+      EXPECT_EQ(logits.mass(z.data(), 1.5f, n), ref_.mass(z.data(), 1.5f, n)) << NameOf(path) << " n " << n;
+    }
+    EXPECT_EQ(logits.mass(nullptr, 0.0f, 0), 0u);
   }
 }
 
