@@ -55,7 +55,9 @@ CpuFeatures Detect() {
   features.avx512_fp16 = features.avx512 && Bit(seven.d, 23);
   features.avx512_vbmi = features.avx512 && Bit(seven.c, 1);
   constexpr std::uint32_t kGenu = 0x756e6547;  // "Genu", of GenuineIntel
-  features.fast_bf16_dot = features.avx512_bf16 && Cpuid(0, 0).b != kGenu;
+  const bool intel = Cpuid(0, 0).b == kGenu;
+  features.fast_bf16_dot = features.avx512_bf16 && !intel;
+  features.prefetch_pays = intel;
   features.amx = features.avx512_fp16 && features.avx512_bf16 && (saved & kTileStates) == kTileStates &&
                  Bit(seven.d, 22) && Bit(seven.d, 24) && Bit(seven.d, 25) && RequestTiles();
   return features;

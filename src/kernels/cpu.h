@@ -12,6 +12,7 @@ struct CpuFeatures {
   bool avx512_fp16 = false;
   bool avx512_vbmi = false;    // shuffles of bytes
   bool fast_bf16_dot = false;  // vdpbf16ps at the rate of FMAs; Intel's processors take four times as long
+  bool prefetch_pays = false;  // its own prefetching leaves memory idle when few rows are multiplied: Intel's processors
   bool amx = false;            // tiles with bf16 and int8, permitted by the kernel for this process, and avx512_fp16
 };
 

@@ -43,6 +43,7 @@ void Run(const PackedLinear& weights, int panel_begin, int panel_end, const Acti
     task.residuals = input.residual(0) + first_cell * input.cell_bytes();
     task.residual_sums = input.residual_sum(0) + first_cell;
   }
+  task.ask_ahead = Cpu().prefetch_pays;
   task.take = sink.take;
   task.context = sink.context;
   task.scratch = scratch;

@@ -32,6 +32,7 @@ struct LinearTask {
   std::ptrdiff_t uneven_stride = 0;
   const std::int8_t* residuals = nullptr;
   const std::int32_t* residual_sums = nullptr;
+  bool ask_ahead = false;  // CpuFeatures::prefetch_pays
   void (*take)(void* context, int panel, int row, int rows, const float* tile) = nullptr;
   void* context = nullptr;
   std::byte* scratch = nullptr;

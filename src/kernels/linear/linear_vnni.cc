@@ -17,9 +17,10 @@ constexpr int kCell = 32;
 constexpr int kBlockRows = 8;
 constexpr std::size_t kPrefetchBytes = 8192;
 
-// Whether to ask for the panel ahead of reading it. Alone the hardware's prefetcher is the better one (Zen 4, DRAM, one
-// row: 47 to 62 GB/s of 4-bit weights without, 39 with); with 3 or 4 rows the loop over 4 bits is long enough for it to
-// fall behind (31 without, 36 with).
+// Whether to ask for the panel ahead of reading it. Where the processor's own prefetching keeps up (Zen 4, DRAM, one row: 47 to
+// 62 GB/s of 4-bit weights without, 39 with) only for 3 or 4 rows, because the loop over 4 bits is then long enough for it
+// to fall behind (31 without, 36 with). Elsewhere always (Emerald Rapids, one row: 24 GB/s without, 34 with; 4 rows of 8 bits: 22
+// and 38).
 constexpr bool AsksAhead(WeightFormat format, int rows) { return format != WeightFormat::kW8 && (rows == 3 || rows == 4); }
 
 // Pointers of a register block, advanced cell by cell.
@@ -86,13 +87,13 @@ inline __attribute__((always_inline)) void AddCell(const std::byte* unit, const 
 }
 
 template <WeightFormat format, int rows>
-void Block(const std::byte* panel, int cells, const Rows& in, float* out) {
+void Block(const std::byte* panel, int cells, const Rows& in, bool ask_ahead, float* out) {
   __m512 acc[rows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
   const std::byte* unit = panel;
   for (int cell = 0; cell < cells; cell += CellsPerUnit(format)) {
-    if constexpr (AsksAhead(format, rows)) {
+    if (ask_ahead) {
       for (std::size_t line = 0; line < UnitBytes(format); line += 64) {
         _mm_prefetch(reinterpret_cast<const char*>(unit + kPrefetchBytes + line), _MM_HINT_T1);
       }
@@ -112,11 +113,11 @@ void Block(const std::byte* panel, int cells, const Rows& in, float* out) {
 }
 
 template <WeightFormat format, int rows>
-void BlockOf(int actual, const std::byte* panel, int cells, const Rows& in, float* out) {
+void BlockOf(int actual, const std::byte* panel, int cells, const Rows& in, bool ask_ahead, float* out) {
   if (actual == rows) {
-    Block<format, rows>(panel, cells, in, out);
+    Block<format, rows>(panel, cells, in, ask_ahead, out);
   } else if constexpr (rows > 1) {
-    BlockOf<format, rows - 1>(actual, panel, cells, in, out);
+    BlockOf<format, rows - 1>(actual, panel, cells, in, ask_ahead, out);
   }
 }
 
@@ -196,7 +197,10 @@ void LinearVnniInt8G32(const LinearTask& task) {
         const std::ptrdiff_t at = (row + begin) * task.scale_stride;
         const Rows in = {task.values + (row + begin) * task.value_stride, task.value_stride, task.scales + at,
                          task.scaled_sums + at, task.sums + at, task.scale_stride};
-        BlockOf<format, kBlockRows>(end - begin, panel, task.cells, in, tile + begin * kWidth);
+        // Further rows find the panel in a cache.
+        const bool first = row == task.row_begin && block == 0;
+        const bool ask_ahead = first && (task.ask_ahead || AsksAhead(format, end - begin));
+        BlockOf<format, kBlockRows>(end - begin, panel, task.cells, in, ask_ahead, tile + begin * kWidth);
       }
       AddResiduals<format>(task, panel, row, rows, tile);
       task.take(task.context, index, row, rows, tile);
