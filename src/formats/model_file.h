@@ -54,7 +54,11 @@ class ModelFile {
   // nullptr when there is none of that name (ours).
   const TensorInfo* Find(std::string_view name) const;
   // Reads `into.size()` bytes of a tensor from `offset` (within the tensor). A short read is kInvalidFile.
-  Status Read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> into) const;
+  virtual Status Read(const TensorInfo& tensor, std::uint64_t offset, std::span<std::byte> into) const;
+  // Reads rows of a matrix from `first_row` to where they stand in `into`, which is whole rows. Only the columns [begin, end) are wanted, and
+  // the scales of all blocks: other bytes of `into` may be left as they are.
+  virtual Status ReadRows(const TensorInfo& tensor, std::uint64_t first_row, std::uint64_t begin, std::uint64_t end,
+                          std::span<std::byte> into) const;
 
   // The tokenizer, read and checked at Open; a model without one is not valid.
   const TokenizerData& tokenizer() const { return tokenizer_; }
@@ -63,7 +67,7 @@ class ModelFile {
   const std::vector<MetadataEntry>& metadata() const { return metadata_; }
   const std::string& path() const { return path_; }
   // Which files these are and when they were written last, in words; another model, or the same written anew, has another.
-  std::string identity() const;
+  virtual std::string identity() const;
 
  protected:
   ModelConfig config_;

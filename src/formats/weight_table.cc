@@ -56,6 +56,30 @@ constexpr std::array<std::string_view, 2> kHuggingFaceOurs = {"model.", "lm_head
 constexpr std::array<std::string_view, 3> kComputed = {"rotary_emb.inv_freq", "attn_rot_embd.weight",
                                                        "rope_freqs.weight"};
 
+std::string_view NameIn(WeightNaming naming, const Weight& weight) {
+  switch (naming) {
+    case WeightNaming::kGguf:
+      return weight.gguf;
+    case WeightNaming::kHuggingFace:
+      return weight.hugging_face;
+    case WeightNaming::kOurs:
+      return weight.ours;
+  }
+  return weight.ours;
+}
+
+std::string LayerPrefix(WeightNaming naming, int layer) {
+  switch (naming) {
+    case WeightNaming::kGguf:
+      return fmt::format("blk.{}.", layer);
+    case WeightNaming::kHuggingFace:
+      return fmt::format("model.layers.{}.", layer);
+    case WeightNaming::kOurs:
+      return fmt::format("layers.{}.", layer);
+  }
+  return {};
+}
+
 bool Wanted(When when, const ModelConfig& config) {
   switch (when) {
     case When::kAlways:
@@ -100,8 +124,7 @@ class Picker {
     SKEIN_RETURN_IF_ERROR(Pick(kEmbedding, "", ""));
     // Layers one after another: a count that the file only claims ends at the first that is not there.
     for (int layer = 0; layer < config_.layers; ++layer) {
-      const std::string ours = fmt::format("layers.{}.", layer);
-      const std::string theirs = fmt::format("{}{}.", naming_ == WeightNaming::kGguf ? "blk." : "model.layers.", layer);
+      const std::string ours = LayerPrefix(WeightNaming::kOurs, layer), theirs = LayerPrefix(naming_, layer);
       for (const Weight& weight : kLayer) SKEIN_RETURN_IF_ERROR(Pick(weight, ours, theirs));
     }
     SKEIN_RETURN_IF_ERROR(Pick(kOutputNorm, "", ""));
@@ -113,8 +136,7 @@ class Picker {
  private:
   Status Pick(const Weight& weight, const std::string& our_prefix, const std::string& their_prefix) {
     if (!Wanted(weight.when, config_)) return OkStatus();
-    const std::string name =
-        their_prefix + std::string(naming_ == WeightNaming::kGguf ? weight.gguf : weight.hugging_face);
+    const std::string name = their_prefix + std::string(NameIn(naming_, weight));
     const auto place = places_.find(name);
     if (place == places_.end()) {
       return InvalidFile(fmt::format("tensor {} is missing; the model says it has {} layers", name, config_.layers),
@@ -163,6 +185,7 @@ class Picker {
 
   bool IsOurs(const std::string& name) const {
     const auto begins = [&](std::string_view beginning) { return name.starts_with(beginning); };
+    if (naming_ == WeightNaming::kOurs) return true;
     return naming_ == WeightNaming::kGguf ? std::any_of(kGgufOurs.begin(), kGgufOurs.end(), begins)
                                           : std::any_of(kHuggingFaceOurs.begin(), kHuggingFaceOurs.end(), begins);
   }
@@ -179,8 +202,7 @@ bool HasAny(When when, WeightNaming naming, const std::vector<FoundTensor>& foun
   for (const FoundTensor& tensor : found) {
     for (const Weight& weight : kLayer) {
       if (weight.when != when) continue;
-      const std::string_view ending = naming == WeightNaming::kGguf ? weight.gguf : weight.hugging_face;
-      if (std::string_view(tensor.info.file_name).ends_with(ending)) return true;
+      if (std::string_view(tensor.info.file_name).ends_with(NameIn(naming, weight))) return true;
     }
   }
   return false;

@@ -13,7 +13,8 @@
 
 namespace skein::formats {
 
-enum class WeightNaming { kGguf, kHuggingFace };
+// kOurs: file_name is a name of our own.
+enum class WeightNaming { kGguf, kHuggingFace, kOurs };
 
 // A tensor as a file describes it: `info.name` is still empty. A format that we cannot compute with is kept as text,
 // for a tensor that nobody uses may have it.
