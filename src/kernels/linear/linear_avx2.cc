@@ -42,6 +42,13 @@ struct Vector256 {
   static F HalvesToFloat(const std::uint16_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static F Bf16ToFloat(const std::uint16_t* p) {
+    return FromBits(ShiftLeft<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)))));
+  }
+  static F SwappedBf16ToFloat(const std::uint16_t* p) {
+    const I pairs = _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return FromBits(Or(_mm256_slli_epi64(pairs, 48), And(pairs, _mm256_set1_epi64x(0xffff0000))));
+  }
   static I HalfBits(F v) { return _mm256_cvtepi16_epi32(_mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
   static F MakeOdd(F sum, F error) {
     const I bits = Bits(sum);

@@ -42,6 +42,13 @@ struct Vector512 {
   static F HalvesToFloat(const std::uint16_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static F Bf16ToFloat(const std::uint16_t* p) {
+    return FromBits(ShiftLeft<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)))));
+  }
+  static F SwappedBf16ToFloat(const std::uint16_t* p) {
+    const I pairs = _mm512_cvtepu32_epi64(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return FromBits(Or(_mm512_slli_epi64(pairs, 48), And(pairs, _mm512_set1_epi64(0xffff0000))));
+  }
   static I HalfBits(F v) { return _mm512_cvtepi16_epi32(_mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)); }
   // `sum`, moved towards `error` by its last bit where that bit is even and the error is not zero.
   static F MakeOdd(F sum, F error) {

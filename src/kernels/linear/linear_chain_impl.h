@@ -7,6 +7,7 @@
 //   kRows, kRowsTwo       rows of a register block with one chain, with two chains per sum
 //   LoadF StoreF Broadcast(const float*) Step(acc, w, x) Add Mul Zero   (Step: acc + w * x, one step of a chain)
 //   LoadI ShiftRight<n> And Sub ToFloat HalvesToFloat Fma
+//   Bf16ToFloat, SwappedBf16ToFloat (of each pair the second first)
 //
 // Words: an *input block* is as many cells of a piece's rows as there is room for as fp32: for few rows the whole of K. Its
 // inputs are widened once for a *group* of panels. A *weight block* is a few cells of a panel: they are made fp32 (or,
@@ -243,20 +244,11 @@ void UnpackBf16(const std::byte* panel, int cell, float* into) {
   }
 }
 
-// bf16 activations as fp32, pairs swapped for bf16p. `count` is even.
-template <bool swap>
+// bf16 activations as fp32, pairs swapped for bf16p. `count` is a multiple of the vector's lanes.
+template <typename V, bool swap>
 void WidenRow(const std::uint16_t* from, int count, float* into) {
-  if constexpr (swap) {
-    // A pair at a time, so that the compiler finds vectors: its even place moves to the upper word.
-    const auto* pairs = reinterpret_cast<const std::uint32_t*>(from);
-    auto* swapped = reinterpret_cast<std::uint64_t*>(into);
-    for (int i = 0; i < count / 2; ++i) {
-      const std::uint64_t pair = pairs[i];
-      swapped[i] = pair << 48 | (pair & 0xffff0000U);
-    }
-  } else {
-    auto* words = reinterpret_cast<std::uint32_t*>(into);
-    for (int k = 0; k < count; ++k) words[k] = static_cast<std::uint32_t>(from[k]) << 16;
+  for (int k = 0; k < count; k += V::kLanes) {
+    V::StoreF(into + k, swap ? V::SwappedBf16ToFloat(from + k) : V::Bf16ToFloat(from + k));
   }
 }
 
@@ -383,7 +375,7 @@ struct FmaSource {
     } else {
       stride = (end - cell) * kCell;
       for (int r = 0; r < rows; ++r) {
-        WidenRow<arithmetic == Arithmetic::kBf16P>(
+        WidenRow<V, arithmetic == Arithmetic::kBf16P>(
             reinterpret_cast<const std::uint16_t*>(from + r * task.value_stride) + cell * kCell, (end - cell) * kCell,
             scratch + r * stride);
       }
