@@ -86,14 +86,14 @@ inline __attribute__((always_inline)) void AddCell(const std::byte* unit, const 
   }
 }
 
-template <WeightFormat format, int rows>
-void Block(const std::byte* panel, int cells, const Rows& in, bool ask_ahead, float* out) {
+template <WeightFormat format, int rows, bool ask_ahead>
+void Block(const std::byte* panel, int cells, const Rows& in, float* out) {
   __m512 acc[rows][2];
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
   const std::byte* unit = panel;
   for (int cell = 0; cell < cells; cell += CellsPerUnit(format)) {
-    if (ask_ahead) {
+    if constexpr (ask_ahead) {
       for (std::size_t line = 0; line < UnitBytes(format); line += 64) {
         _mm_prefetch(reinterpret_cast<const char*>(unit + kPrefetchBytes + line), _MM_HINT_T1);
       }
@@ -115,7 +115,11 @@ void Block(const std::byte* panel, int cells, const Rows& in, bool ask_ahead, fl
 template <WeightFormat format, int rows>
 void BlockOf(int actual, const std::byte* panel, int cells, const Rows& in, bool ask_ahead, float* out) {
   if (actual == rows) {
-    Block<format, rows>(panel, cells, in, ask_ahead, out);
+    if (ask_ahead) {
+      Block<format, rows, true>(panel, cells, in, out);
+    } else {
+      Block<format, rows, false>(panel, cells, in, out);
+    }
   } else if constexpr (rows > 1) {
     BlockOf<format, rows - 1>(actual, panel, cells, in, ask_ahead, out);
   }
