@@ -147,9 +147,11 @@ TEST_F(Logits, PathsFindTheSame) {
       };
       EXPECT_TRUE(same());
       std::vector<float> a(x.size()), b(x.size());
-      ref_.scale(x.data(), 2.5f, 0.37f, n, a.data());
-      fast.scale(x.data(), 2.5f, 0.37f, n, b.data());
-      EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+      for (const float temperature : {0.37f, 1.0f}) {
+        ref_.scale(x.data(), 2.5f, temperature, n, a.data());
+        fast.scale(x.data(), 2.5f, temperature, n, b.data());
+        EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+      }
       for (const int group : {16, 64, 256}) {
         ref_.maxima(x.data(), n, group, a.data());
         fast.maxima(x.data(), n, group, b.data());
