@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <condition_variable>
 #include <mutex>
 
@@ -18,6 +19,7 @@
 #include "help.h"
 #include "interrupt.h"
 #include "load.h"
+#include "trace.h"
 
 namespace skein::app {
 namespace {
@@ -228,6 +230,7 @@ void BenchModelOptions::Describe(FieldList& fields) {
   fields.Add("repetitions", "N", &repetitions, "of each test").Range(1, 1000).Letter('r');
   fields.Add("csv", "", &csv, "rows as CSV");
   fields.Add("md", "", &markdown, "rows as a Markdown table");
+  fields.Add("profile", "FILE", &profile, "writes a Chrome trace of all steps' phases, and what each takes").FlagOnly();
   machine.Describe(fields);
   output.Describe(fields);
 }
@@ -235,6 +238,12 @@ void BenchModelOptions::Describe(FieldList& fields) {
 Status RunBenchModel(const BenchModelOptions& options, Context& context) {
   const std::vector<Test> tests = TestsOf(options);
   if (tests.empty()) return InvalidArgument("skein bench model needs a test, found -p and -n without any", "--n-prompt");
+  std::optional<OutputFile> profile;  // opened first: a path that cannot be written is said before any work
+  if (!options.profile.empty()) {
+    SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
+    profile.emplace(std::move(file));
+    model::PhaseClock::Start();
+  }
   SKEIN_ASSIGN_OR_RETURN(api::Machine machine, api::ResolveMachine(options.machine.Resolved()));
   int longest = 0;
   for (const Test& test : tests) {
@@ -259,6 +268,7 @@ Status RunBenchModel(const BenchModelOptions& options, Context& context) {
     }
     rows.push_back(std::move(row));
   }
+  if (profile) SKEIN_RETURN_IF_ERROR(WritePhases(model::PhaseClock::Start().Read(), *profile, context));
   const ModelInfo& info = loaded->info();
   if (context.json()) return context.out().Write(JsonOf(rows, info));
   if (options.csv) return context.out().Write(CsvOf(rows, info));

@@ -116,6 +116,7 @@ struct BenchModelOptions {
   std::vector<int> prompts{512}, generate{128}, depths{0}, batches{1};
   int repetitions = 5;
   bool csv = false, markdown = false;
+  std::string profile;
   MachineOptions machine;
   OutputOptions output;
   void Describe(FieldList& fields);

@@ -14,6 +14,7 @@
 #include "load.h"
 #include "model_cache.h"
 #include "skein/skein.h"
+#include "trace.h"
 
 namespace skein::app {
 namespace {
@@ -108,12 +109,14 @@ class Trace {
     Span(count_++ == 0 ? "prompt" : "token", last_, now - last_);
     last_ = now;
   }
-  Status WriteTo(OutputFile& file) {
-    SKEIN_RETURN_IF_ERROR(file.Write("{\"traceEvents\":[" + events_ + "]}\n"));
+  Status WriteTo(OutputFile& file, const model::PhaseClock::Profile& phases) {
+    const std::string more = PhaseEvents(phases, kPhasesRow);
+    SKEIN_RETURN_IF_ERROR(file.Write("{\"traceEvents\":[" + events_ + (more.empty() ? "" : ",\n") + more + "]}\n"));
     return file.Commit();
   }
 
  private:
+  static constexpr int kPhasesRow = 3;
   static double Now() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration<double, std::micro>(now).count();
@@ -151,6 +154,7 @@ Status RunRun(const RunOptions& options, Context& context) {
   if (!options.profile.empty()) {
     SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
     profile.emplace(std::move(file));
+    model::PhaseClock::Start();
   }
   SKEIN_ASSIGN_OR_RETURN(Engine engine, LoadEngine(options.model, options.machine.Resolved(), context));
   SKEIN_ASSIGN_OR_RETURN(const std::vector<std::int32_t> tokens, PromptTokens(engine, prompt, options));
@@ -174,7 +178,11 @@ Status RunRun(const RunOptions& options, Context& context) {
   SKEIN_RETURN_IF_ERROR(written);
   SKEIN_RETURN_IF_ERROR(context.out().Write(context.json() ? AnswerJson(engine, answer, options) : "\n"));
   SKEIN_RETURN_IF_ERROR(context.out().Flush());
-  if (profile) SKEIN_RETURN_IF_ERROR(trace.WriteTo(*profile));
+  if (profile) {
+    const model::PhaseClock::Profile phases = model::PhaseClock::Start().Read();
+    SKEIN_RETURN_IF_ERROR(trace.WriteTo(*profile, phases));
+    context.Tell(PhaseTable(phases));
+  }
   if (cancellation.cancelled()) return Status(Code::kCancelled, "interrupted");
   if (!context.json()) TellSummary(engine.info(), answer, context);
   return OkStatus();

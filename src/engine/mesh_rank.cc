@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "kernels/rows/rows.h"
+#include "model/phase_clock.h"
 #include "scheduler/step_wire.h"
 
 namespace skein::engine {
@@ -19,6 +20,27 @@ using scheduler::StepPlan;
 using scheduler::StepResult;
 
 namespace {
+
+// Times a step where its phases are asked for, and the rank is the one that they are asked of (model/phase_clock.h).
+class TimedStep {
+ public:
+  TimedStep(comm::Rank rank, const StepPlan& plan) : clock_(rank.value == 0 ? model::PhaseClock::OfProcess() : nullptr) {
+    if (clock_ == nullptr) return;
+    std::size_t tokens = 0;
+    for (const PlanRow& row : plan.rows) tokens += row.tokens.size();
+    clock_->BeginStep(static_cast<std::int32_t>(tokens), tokens > plan.rows.size());
+  }
+  ~TimedStep() {
+    if (clock_ == nullptr) return;
+    clock_->Mark(model::Phase::kSample);  // what is left behind the decoder
+    clock_->EndStep();
+  }
+  TimedStep(const TimedStep&) = delete;
+  TimedStep& operator=(const TimedStep&) = delete;
+
+ private:
+  model::PhaseClock* const clock_;
+};
 
 // A rank waits for the next plan as long as nobody asks anything; that its peers are alive is the supervisor's business meanwhile.
 constexpr std::chrono::hours kNextPlan{24 * 365};
@@ -125,6 +147,7 @@ MeshRank::MeshRank(const model::Model& model, kernels::ThreadPool& pool, const c
 
 Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
   result.step = plan.step;
+  const TimedStep timed(rank_, plan);
   const std::int64_t begin = clock_.NowNs();
   result.error = inputs_.Build(plan, *kv_);
   if (result.error.empty()) SKEIN_RETURN_IF_ERROR(Compute(plan, result));

@@ -25,6 +25,7 @@
 #include "model/batch_layout.h"
 #include "model/inputs.h"
 #include "model/multiply.h"
+#include "model/phase_clock.h"
 #include "model/rope.h"
 #include "model/sinks.h"
 #include "model/slice_sums.h"
@@ -39,6 +40,11 @@ using kernels::Worker;
 
 // Counters of the pool, one per phase that takes pieces from one.
 enum Counter { kQkv, kAttention, kOutput, kGateUp, kDown, kHead };
+
+Phase PhaseOf(int counter) {
+  constexpr Phase kPhaseOfCounter[] = {Phase::kQkv, Phase::kAttention, Phase::kOutput, Phase::kGateUp, Phase::kDown, Phase::kHead};
+  return kPhaseOfCounter[counter];
+}
 
 constexpr int kOwnRows = 4;  // rows that a worker may prepare for itself
 constexpr std::int64_t kPartialFloats = 2 << 20;  // room for partial results of attention
@@ -85,6 +91,7 @@ class LlamaDecoder final : public Decoder {
         limits_(limits),
         rows_(kernels::SelectRows(model.path())),
         attention_(kernels::SelectAttention(model.path(), *model.AttentionArithmetic(kv.layout().type), kv.layout().type)),
+        phases_(share_.embeds && share_.tensor_rank == 0 ? PhaseClock::OfProcess() : nullptr),
         group_(whole_.heads / whole_.kv_heads),
         scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))) {}
 
@@ -134,6 +141,7 @@ class LlamaDecoder final : public Decoder {
     const Status status = talk();
     communication_ns_ += static_cast<std::uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - begin).count());
     if (status_.ok()) status_ = status;
+    if (phases_ != nullptr) [[unlikely]] phases_->Mark(Phase::kCommunicate);
   }
   void Head(Worker& worker);
 
@@ -151,7 +159,12 @@ class LlamaDecoder final : public Decoder {
   }
   void PrepareAttended(const LayerWeights& layer, int kv_head, const Chunk& chunk);
   void GateUp(Worker& worker, const LayerWeights& layer);
+  // A phase ends, behind a barrier; `counter`: it took pieces from one.
+  void Barrier(Worker& worker, Phase phase);
   void EndPhase(Worker& worker, int counter);
+  void Mark(const Worker& worker, Phase phase) {
+    if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->Mark(phase);
+  }
 
   WorkerState& StateOf(const Worker& worker) { return workers_[static_cast<std::size_t>(worker.index())]; }
   int tokens() const { return static_cast<int>(batch_.tokens.size()); }
@@ -171,6 +184,7 @@ class LlamaDecoder final : public Decoder {
   const Limits limits_;
   const kernels::RowKernels& rows_;
   const kernels::AttentionKernel attention_;
+  PhaseClock* const phases_;  // null: nobody asks where the time goes
   const int group_;  // query heads of a KV head; a share may have fewer of its first and of its last one
   const float scale_;
   std::vector<int> first_query_;    // [kv_heads + 1]
@@ -337,25 +351,35 @@ Result<std::span<const float>> LlamaDecoder::Forward(const Batch& batch) {
   batch_ = batch;
   communication_ns_ = 0;
   layout_.Build(batch, pool_.threads());
+  if (phases_ != nullptr) [[unlikely]] phases_->Skip();
   pool_.Run([this](Worker& worker) { Step(worker); });
+  if (phases_ != nullptr) [[unlikely]] phases_->Mark(Phase::kBarrier);  // others may have been at the head still
   rope_.SetComputed(std::max(rope_.computed(), layout_.last_position() + 1));
   SKEIN_RETURN_IF_ERROR(status_);
   if (!share_.has_head) return std::span<const float>();
   return std::span(logits_.as<const float>(), static_cast<std::size_t>(outputs()) * static_cast<std::size_t>(config_.vocabulary));
 }
 
-void LlamaDecoder::EndPhase(Worker& worker, int counter) {
+void LlamaDecoder::Barrier(Worker& worker, Phase phase) {
+  Mark(worker, phase);
   worker.Barrier();
+  Mark(worker, Phase::kBarrier);
+}
+
+void LlamaDecoder::EndPhase(Worker& worker, int counter) {
+  Barrier(worker, PhaseOf(counter));
   if (worker.index() == 0) worker.ResetCounter(counter);  // others use it again behind another barrier at the earliest
 }
 
 void LlamaDecoder::Step(Worker& worker) {
   Begin(worker);
-  worker.Barrier();
+  Barrier(worker, Phase::kEmbed);
   for (int layer = 0; layer < config_.layers; ++layer) {
+    if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->EnterLayer(layer);
     AttentionBranch(worker, layer);
     FeedForwardBranch(worker, weights_.layers[static_cast<std::size_t>(layer)]);
   }
+  if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->EnterLayer(-1);
   if (!share_.has_head) {
     if (worker.index() == 0) Communicate([this] { return links_.pipe->Send(links_.pipe->self() + 1, ResidualBytes()); });
     return;
@@ -441,7 +465,11 @@ Inputs& LlamaDecoder::PrepareHidden(Worker& worker, const std::vector<float>& no
     rows_.rms_norm(residual_.row(token), norm.data(), config_.norm_epsilon, config_.hidden, state.normed.row(0));
     inputs.Prepare(rows_, matrices, state.normed.row(0), row);
   }
-  if (!own) worker.Barrier();
+  if (own) {
+    Mark(worker, Phase::kPrepare);
+  } else {
+    Barrier(worker, Phase::kPrepare);
+  }
   return inputs;
 }
 
@@ -454,12 +482,12 @@ void LlamaDecoder::AttentionBranch(Worker& worker, int layer) {
              StateOf(worker).scratch.data());
     EndPhase(worker, kQkv);
     RotateAndStore(worker, layer);
-    worker.Barrier();
+    Barrier(worker, Phase::kRopeAndStore);
     if (layout_.split()) {
       AttendSplits(worker, layer);
       EndPhase(worker, kAttention);
       Fold(worker, layer);
-      worker.Barrier();
+      Barrier(worker, Phase::kAttention);
     } else {
       Attend(worker, layer);
       EndPhase(worker, kAttention);
@@ -506,7 +534,7 @@ void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Ma
       rows_.add(bias.data(), 0, 1, config_.hidden, residual_.row(row), residual_.stride());
     }
   }
-  worker.Barrier();
+  Barrier(worker, Phase::kPrepare);
 }
 
 void LlamaDecoder::AddSlices(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
@@ -547,7 +575,7 @@ void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matri
                                       {node_sums_.data(), static_cast<std::size_t>(nodes.all) * node_floats * sizeof(float)});
     });
   }
-  worker.Barrier();
+  Barrier(worker, Phase::kPrepare);
   const auto share = worker.ShareOf(tokens());
   const auto sum = [&](int node, int row) { return node_sums_.as<float>() + static_cast<std::size_t>(node) * node_floats + static_cast<std::size_t>(row * width); };
   for (int row = share.begin; row < share.end; ++row) {
@@ -555,7 +583,7 @@ void LlamaDecoder::AddNodes(Worker& worker, int counter, const std::vector<Matri
     if (!bias.empty()) rows_.add(bias.data(), 0, 1, width, sum(0, row), 0);
     rows_.add(sum(0, row), 0, 1, width, residual_.row(row), 0);
   }
-  worker.Barrier();
+  Barrier(worker, Phase::kPrepare);
 }
 
 // Items are (quarter, KV head): the head's K, its V, and the queries of its group.
@@ -676,7 +704,7 @@ void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
   }
   Multiply(worker, kGateUp, layer.gate_up, hidden, tokens(),
            ColumnSink{.out = gate_up_.row(0), .stride = gate_up_.stride(), .bias = bias}, scratch);
-  worker.Barrier();
+  Barrier(worker, Phase::kGateUp);
   const auto share = worker.ShareOf(tokens());
   rows_.swiglu(gate_up_.row(share.begin), gate_up_.row(share.begin) + config_.feed_forward, gate_up_.stride(),
                share.end - share.begin, config_.feed_forward, wide_.row(share.begin), wide_.stride());
@@ -688,6 +716,7 @@ void LlamaDecoder::Head(Worker& worker) {
   Inputs& hidden = PrepareHidden(worker, weights_.output_norm, head, outputs(), /*outputs_only=*/true);
   Multiply(worker, kHead, head, hidden, outputs(), ColumnSink{.out = logits_.as<float>(), .stride = config_.vocabulary},
            StateOf(worker).scratch.data());
+  Mark(worker, Phase::kHead);
 }
 
 }  // namespace
