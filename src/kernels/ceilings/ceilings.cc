@@ -14,8 +14,12 @@ std::vector<ComputeCeiling> ComputeCeilings() {
   const CpuFeatures& cpu = Cpu();
   if (cpu.amx) {
     ceilings.push_back(CeilingAmxBf16());
-  } else if (cpu.avx512_bf16) {
+  } else if (cpu.fast_bf16_dot) {
     ceilings.push_back(CeilingAvx512Bf16());
+  } else if (cpu.avx512_bf16) {
+    // Two FMAs on widened pairs are sooner done.
+    ceilings.push_back(CeilingAvx512Fp32());
+    ceilings.back().name = "bf16";
   }
   if (cpu.avx512) {
     ceilings.push_back(CeilingAvx512Int8());
