@@ -26,13 +26,17 @@ struct Pieces {
 
 // How `panels` by `rows` are cut for `workers`.
 inline Pieces CutPieces(int panels, int rows, int workers, int unit) {
+  const int blocks = (rows + 63) / 64;
   Pieces cut;
   cut.unit = unit;
-  cut.panels = std::clamp(panels / (16 * workers), 1, 8);
+  // Panels of a piece share the widening of their inputs, and the inputs in a cache. Where there is enough for everyone, a matrix with few
+  // panels is cut by rows rather than into single panels (prompts of a small BF16 model: 7 % faster; of 4 bits: 2 %).
+  constexpr int kShared = 3;
+  const bool many = rows >= 256 && panels * blocks >= 4 * kShared * workers;
+  cut.panels = std::clamp(panels / (16 * workers), many ? kShared : 1, 8);
   cut.panels = (cut.panels + unit - 1) / unit * unit;
   cut.panel_pieces = (panels + cut.panels - 1) / cut.panels;
   // Too few pieces to keep everyone busy: cut the rows as well, at multiples of 64.
-  const int blocks = (rows + 63) / 64;
   const int wanted = std::clamp((4 * workers + cut.panel_pieces - 1) / cut.panel_pieces, 1, blocks);
   cut.rows = (blocks + wanted - 1) / wanted * 64;
   cut.row_pieces = (rows + cut.rows - 1) / cut.rows;
