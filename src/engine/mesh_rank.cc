@@ -140,9 +140,19 @@ MeshRank::MeshRank(const model::Model& model, kernels::ThreadPool& pool, const c
       sampling_(mesh.RankAt({0, mesh.shape().pipe - 1, 0, 0})),
       links_(std::move(links)),
       inputs_(limits) {
-  for (int i = 0; samples() && i < pool.threads(); ++i) samplers_.emplace_back(model.path(), limits.vocabulary);
   readings_.reserve(static_cast<std::size_t>(limits.step_outputs));
-  gathered_bytes_.resize(model.share().all_vocabulary.size());
+  if (!model.share().has_head) return;
+  for (int i = 0; i < pool.threads(); ++i) {
+    if (shares_vocabulary()) sieves_.emplace_back(model.path());
+    else samplers_.emplace_back(model.path(), limits.vocabulary);
+  }
+  if (!shares_vocabulary()) return;
+  shards_.self = model.share().tensor_rank;
+  shards_.first.clear();
+  for (const model::Span& span : model.share().all_vocabulary) shards_.first.push_back(span.begin);
+  shards_.first.push_back(limits.vocabulary);
+  sizes_.resize(shards_.count());
+  shard_readings_.resize(static_cast<std::size_t>(limits.step_outputs));
 }
 
 Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
@@ -175,11 +185,9 @@ Status MeshRank::Follow() {
 }
 
 Status MeshRank::Compute(const StepPlan& plan, StepResult& result) {
-  SKEIN_ASSIGN_OR_RETURN(std::span<const float> logits, decoder_->Forward(inputs_.batch()));
+  SKEIN_ASSIGN_OR_RETURN(const std::span<const float> logits, decoder_->Forward(inputs_.batch()));
   if (!model_.share().has_head) return OkStatus();
-  SKEIN_ASSIGN_OR_RETURN(logits, GatherLogits(logits));
-  if (!samples()) return OkStatus();
-  ReadOutputs(plan, logits, result);
+  SKEIN_RETURN_IF_ERROR(ReadOutputs(plan, logits, result));
   std::vector<TokenId> sampled(plan.rows.size(), -1);
   for (const scheduler::RowResult& row : result.rows) {
     const PlanRow& planned = plan.rows[static_cast<std::size_t>(row.row)];
@@ -192,31 +200,17 @@ Status MeshRank::Compute(const StepPlan& plan, StepResult& result) {
   return OkStatus();
 }
 
-// The logits of all ranks that share the vocabulary, on the one that samples.
-Result<std::span<const float>> MeshRank::GatherLogits(std::span<const float> mine) {
+Status MeshRank::ReadOutputs(const StepPlan& plan, std::span<const float> logits, StepResult& result) {
   gather_ns_ = 0;
-  if (links_.tensor == nullptr) return mine;
-  const std::int64_t begin = clock_.NowNs();
-  const std::size_t outputs = inputs_.batch().outputs.size();
-  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
-  const std::vector<model::Span>& shares = model_.share().all_vocabulary;
-  for (std::size_t i = 0; i < shares.size(); ++i) gathered_bytes_[i] = outputs * static_cast<std::size_t>(shares[i].size()) * sizeof(float);
-  gathered_.resize(outputs * vocabulary);
-  SKEIN_RETURN_IF_ERROR(links_.tensor->AllGather(std::as_bytes(mine), gathered_bytes_, std::as_writable_bytes(std::span(gathered_))));
-  gather_ns_ = static_cast<std::uint64_t>(clock_.NowNs() - begin);
-  if (!samples()) return std::span<const float>();
-  logits_.resize(outputs * vocabulary);
-  const float* from = gathered_.data();
-  for (const model::Span& share : shares) {
-    for (std::size_t output = 0; output < outputs; ++output, from += share.size()) {
-      std::copy_n(from, share.size(), logits_.begin() + static_cast<std::ptrdiff_t>(output * vocabulary) + share.begin);
-    }
-  }
-  return std::span<const float>(logits_);
+  ListReadings(plan, result);
+  SKEIN_RETURN_IF_ERROR(ReadLogits(plan, logits, result));
+  if (readings_.empty()) return OkStatus();
+  if (shares_vocabulary()) return ReadShards(plan, logits);
+  ForReadings([&](std::size_t i, std::size_t worker) { Read(plan, readings_[i], logits, samplers_[worker]); });
+  return OkStatus();
 }
 
-void MeshRank::ReadOutputs(const StepPlan& plan, std::span<const float> logits, StepResult& result) {
-  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+void MeshRank::ListReadings(const StepPlan& plan, StepResult& result) {
   masks_.assign(plan.rows.size(), {});
   for (const scheduler::GrammarMask& mask : plan.masks) masks_[static_cast<std::size_t>(mask.row)] = mask.allowed;
   const auto wants = [](const PlanRow& row) { return row.output != Output::kNone; };
@@ -227,49 +221,119 @@ void MeshRank::ReadOutputs(const StepPlan& plan, std::span<const float> logits, 
     if (!wants(row)) continue;
     scheduler::RowResult& into = result.rows.emplace_back();
     into.row = static_cast<std::int32_t>(i);
-    const std::int32_t first = inputs_.FirstOutput(i);
-    if (row.output == Output::kPooled) {
-      const std::span<const float> hidden = decoder_->Hidden(first);
+    if (row.output == Output::kPooled && samples()) {
+      const std::span<const float> hidden = decoder_->Hidden(inputs_.FirstOutput(i));
       into.hidden.assign(hidden.begin(), hidden.end());
-      continue;
     }
-    if (row.output == Output::kLogits) {
-      const float* begin = logits.data() + static_cast<std::size_t>(first) * vocabulary;
-      into.logits.assign(begin, begin + row.tokens.size() * vocabulary);
-      continue;
-    }
+    if (row.output != Output::kSample && row.output != Output::kScore) continue;
     into.scored.resize(row.output == Output::kSample ? 1 : row.tokens.size());
     for (std::int32_t place = 0; place < static_cast<std::int32_t>(into.scored.size()); ++place) {
-      readings_.push_back({into.row, first + place, place, &into});
+      readings_.push_back({into.row, inputs_.FirstOutput(i) + place, place, &into});
     }
   }
-  if (readings_.empty()) return;
-  // Also a single one goes through the pool: its workers flush denormals, which the bits depend on.
+}
+
+// Only whole rows of logits that are asked for travel.
+Status MeshRank::ReadLogits(const StepPlan& plan, std::span<const float> logits, StepResult& result) {
+  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+  const auto own = static_cast<std::size_t>(model_.share().vocabulary.size());
+  for (scheduler::RowResult& into : result.rows) {
+    const auto row = static_cast<std::size_t>(into.row);
+    if (plan.rows[row].output != Output::kLogits) continue;
+    const std::size_t positions = plan.rows[row].tokens.size();
+    const std::span<const float> mine = logits.subspan(static_cast<std::size_t>(inputs_.FirstOutput(row)) * own, positions * own);
+    if (!shares_vocabulary()) {
+      into.logits.assign(mine.begin(), mine.end());
+      continue;
+    }
+    for (std::size_t i = 0; i < sizes_.size(); ++i) sizes_[i] = positions * static_cast<std::size_t>(shards_.SizeOf(i)) * sizeof(float);
+    gathered_.resize(positions * vocabulary);
+    SKEIN_RETURN_IF_ERROR(Gather(std::as_bytes(mine), std::as_writable_bytes(std::span(gathered_))));
+    if (!samples()) continue;
+    into.logits.resize(positions * vocabulary);
+    const float* from = gathered_.data();
+    for (std::size_t i = 0; i < shards_.count(); ++i) {
+      for (std::size_t position = 0; position < positions; ++position, from += shards_.SizeOf(i)) {
+        std::copy_n(from, shards_.SizeOf(i), into.logits.begin() + static_cast<std::ptrdiff_t>(position * vocabulary) + shards_.first[i]);
+      }
+    }
+  }
+  return OkStatus();
+}
+
+// Rounds of all readings together, until none of them needs a further one.
+Status MeshRank::ReadShards(const StepPlan& plan, std::span<const float> logits) {
+  for (std::size_t i = 0; i < readings_.size(); ++i) Begin(plan, readings_[i], logits, shard_readings_[i]);
+  places_.resize(readings_.size() + 1);
+  for (;;) {
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < readings_.size(); ++i) {
+      places_[i] = bytes;
+      bytes += shard_readings_[i].message_bytes();
+    }
+    places_.back() = bytes;
+    if (bytes == 0) break;
+    message_.resize(bytes);
+    messages_.resize(bytes * shards_.count());
+    std::fill(sizes_.begin(), sizes_.end(), bytes);
+    ForReadings([&](std::size_t i, std::size_t worker) {
+      shard_readings_[i].Write(sieves_[worker], std::span(message_).subspan(places_[i], places_[i + 1] - places_[i]));
+    });
+    SKEIN_RETURN_IF_ERROR(Gather(message_, messages_));
+    ForReadings([&](std::size_t i, std::size_t worker) { shard_readings_[i].Read(sieves_[worker], messages_.data() + places_[i], bytes); });
+  }
+  for (std::size_t i = 0; i < readings_.size(); ++i) {
+    readings_[i].into->scored[static_cast<std::size_t>(readings_[i].place)] = shard_readings_[i].TakeScored();
+  }
+  return OkStatus();
+}
+
+Status MeshRank::Gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  const std::int64_t begin = clock_.NowNs();
+  SKEIN_RETURN_IF_ERROR(links_.tensor->AllGather(mine, sizes_, all));
+  gather_ns_ += static_cast<std::uint64_t>(clock_.NowNs() - begin);
+  return OkStatus();
+}
+
+// Also a single one goes through the pool: its workers flush denormals, which the bits depend on.
+template <typename Function>
+void MeshRank::ForReadings(Function&& function) {
   pool_.Run([&](kernels::Worker& worker) {
-    Sampler& sampler = samplers_[static_cast<std::size_t>(worker.index())];
     for (;;) {
       const auto taken = worker.TakeFrom(0, static_cast<int>(readings_.size()), 1);
       if (taken.begin >= taken.end) return;
-      Read(plan, readings_[static_cast<std::size_t>(taken.begin)], logits, sampler);
+      function(static_cast<std::size_t>(taken.begin), static_cast<std::size_t>(worker.index()));
     }
   });
 }
 
-void MeshRank::Read(const StepPlan& plan, const Reading& reading, std::span<const float> logits, Sampler& sampler) {
-  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+SampleWish MeshRank::WishOf(const StepPlan& plan, const Reading& reading) const {
   const auto row_index = static_cast<std::size_t>(reading.plan_row);
   const PlanRow& row = plan.rows[row_index];
+  return {.position = row.first_position + static_cast<std::int32_t>(row.tokens.size()),
+          .top = row.top,
+          .logprob = row.logprob,
+          .allowed = masks_[row_index]};
+}
+
+void MeshRank::Read(const StepPlan& plan, const Reading& reading, std::span<const float> logits, Sampler& sampler) {
+  const auto vocabulary = static_cast<std::size_t>(limits_.vocabulary);
+  const PlanRow& row = plan.rows[static_cast<std::size_t>(reading.plan_row)];
   const auto own = logits.subspan(static_cast<std::size_t>(reading.output) * vocabulary, vocabulary);
   const auto place = static_cast<std::size_t>(reading.place);
+  reading.into->scored[place] = row.output == Output::kScore ? sampler.Score(own, row.targets[place], row.top)
+                                                             : sampler.Sample(own, inputs_.StateOf(row.sequence), WishOf(plan, reading));
+}
+
+void MeshRank::Begin(const StepPlan& plan, const Reading& reading, std::span<const float> logits, ShardReading& shard) {
+  const auto size = static_cast<std::size_t>(model_.share().vocabulary.size());
+  const PlanRow& row = plan.rows[static_cast<std::size_t>(reading.plan_row)];
+  const auto own = logits.subspan(static_cast<std::size_t>(reading.output) * size, size);
   if (row.output == Output::kScore) {
-    reading.into->scored[place] = sampler.Score(own, row.targets[place], row.top);
-    return;
+    shard.BeginScore(shards_, own, row.targets[static_cast<std::size_t>(reading.place)], row.top);
+  } else {
+    shard.BeginSample(shards_, own, inputs_.StateOf(row.sequence), WishOf(plan, reading));
   }
-  reading.into->scored[place] = sampler.Sample(own, inputs_.StateOf(row.sequence),
-                                               {.position = row.first_position + static_cast<std::int32_t>(row.tokens.size()),
-                                                .top = row.top,
-                                                .logprob = row.logprob,
-                                                .allowed = masks_[row_index]});
 }
 
 }  // namespace skein::engine

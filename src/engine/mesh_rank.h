@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // MeshRank is one rank's part of a step: its Decoder on its KvStore and pool of threads, and what it must know of sequences. Every rank of a
-// mesh applies every plan. The rank that *samples* (the first of the last pipe stage) turns logits into the step's result.
+// mesh applies every plan. The ranks of the last pipe stage turn logits into tokens, together where they share the vocabulary (sharded_sampler.h);
+// the first of them *samples*: it has the step's result.
 //
 // Thread rule: the caller is worker 0 of the pool.
 #pragma once
@@ -19,6 +20,7 @@
 #include "comm/mesh.h"
 #include "engine/executor.h"
 #include "engine/sampler.h"
+#include "engine/sharded_sampler.h"
 #include "engine/step_inputs.h"
 #include "kernels/threads/thread_pool.h"
 #include "model/decoder.h"
@@ -65,8 +67,14 @@ class MeshRank {
   MeshRank(const model::Model& model, kernels::ThreadPool& pool, const comm::Mesh& mesh, comm::Rank rank, MeshLinks links,
            const ExecutorLimits& limits, const Clock& clock);
   Status Compute(const scheduler::StepPlan& plan, scheduler::StepResult& result);
-  Result<std::span<const float>> GatherLogits(std::span<const float> mine);
-  void ReadOutputs(const scheduler::StepPlan& plan, std::span<const float> logits, scheduler::StepResult& result);
+  // What follows is done by all ranks of the last stage. `logits`: [outputs, this rank's part of the vocabulary].
+  Status ReadOutputs(const scheduler::StepPlan& plan, std::span<const float> logits, scheduler::StepResult& result);
+  // Rows of the result, and what is to be read for them.
+  void ListReadings(const scheduler::StepPlan& plan, scheduler::StepResult& result);
+  Status ReadLogits(const scheduler::StepPlan& plan, std::span<const float> logits, scheduler::StepResult& result);
+  Status ReadShards(const scheduler::StepPlan& plan, std::span<const float> logits);
+  // The bytes of all ranks that share the vocabulary, `sizes_` of each.
+  Status Gather(std::span<const std::byte> mine, std::span<std::byte> all);
 
   // One position whose logits become a scored token, for a worker to take.
   struct Reading {
@@ -75,7 +83,13 @@ class MeshRank {
     std::int32_t place = 0;           // in RowResult::scored
     scheduler::RowResult* into = nullptr;
   };
+  // Calls function(reading's index, worker's index) for all readings.
+  template <typename Function>
+  void ForReadings(Function&& function);
   void Read(const scheduler::StepPlan& plan, const Reading& reading, std::span<const float> logits, Sampler& sampler);
+  void Begin(const scheduler::StepPlan& plan, const Reading& reading, std::span<const float> logits, ShardReading& shard);
+  SampleWish WishOf(const scheduler::StepPlan& plan, const Reading& reading) const;
+  bool shares_vocabulary() const { return links_.tensor != nullptr; }
 
   const model::Model& model_;
   const ExecutorLimits limits_;
@@ -87,11 +101,16 @@ class MeshRank {
   std::unique_ptr<model::KvStore> kv_;
   std::unique_ptr<model::Decoder> decoder_;
   StepInputs inputs_;
-  std::vector<Sampler> samplers_;  // one per worker
   std::vector<Reading> readings_;
   std::vector<std::span<const std::uint64_t>> masks_;  // by row of the plan
-  std::vector<float> gathered_, logits_;               // of ranks that share the vocabulary: by rank; [outputs, vocabulary]
-  std::vector<std::size_t> gathered_bytes_;
+  std::vector<Sampler> samplers_;                      // one per worker, where this rank has the vocabulary alone
+  VocabularyShards shards_;                            // where it does not
+  std::vector<Sieve> sieves_;                          // one per worker
+  std::vector<ShardReading> shard_readings_;           // by reading
+  std::vector<std::size_t> places_;                    // of readings in a message of a round; then its length
+  std::vector<std::byte> message_, messages_;          // of this rank; of all
+  std::vector<std::size_t> sizes_;                     // by rank
+  std::vector<float> gathered_;                        // logits by rank
   std::uint64_t gather_ns_ = 0;
 };
 
