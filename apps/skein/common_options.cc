@@ -48,6 +48,9 @@ void MachineOptions::Describe(FieldList& fields) {
       .CalledElsewhere({"pipeline-parallel-size", "pp"});
   fields.Add("transport", "NAME", &engine.transport, "what ranks are: threads, processes of this host, or an MPI job")
       .OneOf({"threads", "shm", "mpi"});
+  fields.Add("hosts", "LIST", &engine.hosts, "where ranks run, as MPI reaches them: a,b or a:2,b:1; the model's file need only be here");
+  fields.Add("control-address", "ADDR", &engine.control_address, "of this host, for ranks of others [on the way to them]");
+  fields.Add("remote-program", "PATH", &engine.remote_program, "this program on other hosts [the same path]");
   fields.Add("wire", "TYPE", &engine.wire, "type of the numbers between ranks").OneOf({"auto", "fp32", "bf16", "int8"});
   fields.Add("deterministic", "MODE", &engine.deterministic, "layout: the same bits on every mesh").OneOf({"off", "layout"});
 }

@@ -29,9 +29,15 @@ void NoteContext(const ModelInfo& info, int asked, const Context& context) {
                       fmt::format("{} loaded in {:.0f} ms: {} threads, kernels {}, arithmetic {}, KV {}, context {}",
                                   info.name, info.load_ms, info.threads, info.kernels, info.arithmetic, info.kv_dtype,
                                   info.context));
+  NoteWire(info, context);
 }
 
 }  // namespace
+
+void NoteWire(const ModelInfo& info, const Context& context) {
+  if (info.outer_wire.empty()) return;
+  context.log().Write(LogLevel::kInfo, fmt::format("ranks of different hosts send {}, those of one {}", info.outer_wire, info.wire));
+}
 
 Result<Engine> LoadEngine(const std::string& model, const EngineOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const std::string path, ResolveModel(model));

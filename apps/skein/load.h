@@ -20,6 +20,9 @@ Result<Engine> LoadEngine(const std::string& model, const EngineOptions& options
 Result<std::unique_ptr<api::LoadedModel>> LoadForMeasuring(const std::string& model, const api::Machine& machine,
                                                            Context& context);
 
+// Says what numbers ranks of different hosts send.
+void NoteWire(const ModelInfo& info, const Context& context);
+
 // Tokens a second, time to the first token, kernels: a line on standard error unless --quiet.
 void TellSummary(const ModelInfo& info, const Answer& answer, const Context& context);
 

@@ -94,7 +94,10 @@ std::string AnswerJson(const Engine& engine, const Answer& answer, const RunOpti
   json.Member("total_ms", answer.timing.total_ms).EndObject();
   json.Member("kernels", info.kernels).Member("arithmetic", info.arithmetic).Member("kv_dtype", info.kv_dtype);
   json.Member("seed", options.answer.generate.sampling.seed).Member("threads", info.threads).Key("mesh").BeginObject();
-  json.Member("data", 1).Member("pipe", info.pipe).Member("seq", 1).Member("tensor", info.tensor).EndObject().EndObject();
+  json.Member("data", 1).Member("pipe", info.pipe).Member("seq", 1).Member("tensor", info.tensor).EndObject();
+  if (!info.transport.empty()) json.Member("transport", info.transport).Member("wire", info.wire);
+  if (!info.outer_wire.empty()) json.Member("outer_wire", info.outer_wire);
+  json.EndObject();
   return json.Take() + "\n";
 }
 

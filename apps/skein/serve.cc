@@ -266,6 +266,7 @@ Status RunServe(const ServeOptions& options, Context& context) {
                       fmt::format("{} loaded in {:.0f} ms: {} threads, kernels {}, arithmetic {}, KV {} for {} tokens, context {}",
                                   info.name, info.load_ms, info.threads, info.kernels, info.arithmetic, info.kv_dtype,
                                   kv_tokens, info.context));
+  NoteWire(info, context);
   context.Tell(fmt::format("skein: serving {} at {} (pid {})", id, server->url(), ::getpid()));
   const bool drained = life.WaitForEnd();
   server->Stop();

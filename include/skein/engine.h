@@ -95,6 +95,7 @@ struct ModelInfo {
   int pipe = 1, tensor = 1;  // the mesh
   std::string transport;     // of its ranks; empty: there is one
   std::string wire;
+  std::string outer_wire;    // between hosts; empty: they are on one
   int vocabulary = 0;
   int context = 0;         // longest sequence that this engine takes
   int model_context = 0;   // longest that the model was made for

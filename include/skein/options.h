@@ -25,6 +25,9 @@ struct EngineOptions {
   int tensor = 1;
   int pipe = 1;
   std::string transport = "threads";   // what ranks are and how they talk: "threads", "shm" (processes of this host), "mpi"
+  std::string hosts;                   // where ranks run, "a,b" or "a:2,b:1"; with transport "mpi"; empty: here
+  std::string control_address;         // of this host, for ranks elsewhere: "ADDR" or "ADDR:PORT"; empty: the one on the way to them
+  std::string remote_program;          // path of the program on other hosts; empty: as here
   std::string wire = "auto";           // type of the numbers on the way: "fp32", "bf16", "int8"
   std::string deterministic = "off";   // "layout": every mesh gives the same bits, at a price
 };

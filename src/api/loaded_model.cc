@@ -87,7 +87,9 @@ Status LoadedModel::ChooseContext() {
   const model::MemoryLimit limit = model::AvailableMemory();
   const std::uint64_t reserve = kReserveBytes + kReserveThreadBytes * static_cast<std::uint64_t>(machine_.threads + 1);
   const std::uint64_t allowed = limit.bytes > reserve ? limit.bytes - reserve : 0;
-  const bool may_shrink = machine_.context == 0 && machine_.kv_tokens == 0;
+  // What other hosts have is not known here: their ranks say what does not fit.
+  const bool known = !machine_.by_network();
+  const bool may_shrink = known && machine_.context == 0 && machine_.kv_tokens == 0;
   if (answer.need.total() > allowed && may_shrink && answer.need.kv_bytes_per_token > 0) {
     const std::uint64_t fixed = answer.need.total() - answer.need.kv_bytes;
     const std::uint64_t left = allowed > fixed ? allowed - fixed : 0;
@@ -97,7 +99,7 @@ Status LoadedModel::ChooseContext() {
       SKEIN_ASSIGN_OR_RETURN(answer, MemoryFor(*file_, machine_, kv_tokens));
     }
   }
-  SKEIN_RETURN_IF_ERROR(model::CheckMemory(answer.need, {allowed, limit.reason}));
+  if (known) SKEIN_RETURN_IF_ERROR(model::CheckMemory(answer.need, {allowed, limit.reason}));
   kv_tokens_ = kv_tokens;
   info_.context = static_cast<int>(std::min(asked, kv_tokens));
   info_.model_context = config.context;
@@ -111,7 +113,7 @@ Status LoadedModel::ChooseContext() {
   info_.threads = machine_.threads;
   info_.pipe = machine_.mesh.pipe;
   info_.tensor = machine_.mesh.tensor;
-  if (info_.pipe * info_.tensor > 1) {
+  if (machine_.processes() || info_.pipe * info_.tensor > 1) {
     info_.transport = machine_.transport;
     info_.wire = machine_.by_slice ? "fp32" : NameOf(machine_.wire.inner);
   }
@@ -136,6 +138,8 @@ Status LoadedModel::StartProcesses(const LoadProgress& progress) {
   const supervisor::RankFacts& facts = supervisor_->facts();
   info_.arithmetic = facts.arithmetic;
   info_.kernels = facts.kernels;
+  if (!machine_.by_slice && !facts.wire.empty()) info_.wire = facts.wire;
+  if (!facts.outer_wire.empty()) info_.outer_wire = machine_.by_slice ? "fp32" : facts.outer_wire;
   info_.packed_cache = facts.packed_cache;
   info_.packed_cache_trouble = facts.packed_cache_trouble;
   limits_ = facts.limits;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <utility>
 
+#include "api/wire_choice.h"
 #include "comm/communicator.h"
 #include "comm/transports/shared_memory.h"
 #include "model/share.h"
@@ -40,7 +41,8 @@ class SharedProgress {
   std::vector<std::atomic<std::uint64_t>> done_, total_;
 };
 
-Result<engine::MeshLinks> MakeLinks(const LocalRankRequest& request, const TransportMaker& transports, kernels::KernelPath path) {
+// `wire` is what the machine says, or chosen once all ranks have come.
+Result<engine::MeshLinks> MakeLinks(const LocalRankRequest& request, const TransportMaker& transports, kernels::KernelPath path, comm::WireTypes& wire) {
   engine::MeshLinks links;
   const comm::Mesh& mesh = request.mesh;
   const std::vector<comm::Group> groups = mesh.TalkingGroups();
@@ -53,7 +55,10 @@ Result<engine::MeshLinks> MakeLinks(const LocalRankRequest& request, const Trans
     std::unique_ptr<comm::Communicator>* into = &links.everyone;
     if (i > 0) into = group.ranks == mesh.GroupOf(comm::Axis::kTensor, request.rank).ranks ? &links.tensor : &links.pipe;
     *into = std::make_unique<comm::Communicator>(std::move(group), std::move(transport),
-                                                 comm::CommunicatorOptions{.wire = request.machine.wire, .kernels = path});
+                                                 comm::CommunicatorOptions{.wire = wire, .kernels = path});
+    if (i == 0 && request.machine.choose_wire) {
+      SKEIN_ASSIGN_OR_RETURN(wire, ChooseWire(**into));
+    }
   }
   return links;
 }
@@ -72,7 +77,12 @@ std::size_t SlotBytes(const formats::ModelConfig& config, const Machine& machine
   return std::clamp((residual + kPage - 1) / kPage * kPage, comm::Arena::kSlotBytes, kSlotMax);
 }
 
-int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) { return std::max(1, machine.threads / mesh.ranks()); }
+int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) {
+  const std::vector<int> hosts = HostOfRanks(machine, mesh);
+  std::ptrdiff_t most = 1;  // ranks of one host
+  for (const int host : hosts) most = std::max(most, std::count(hosts.begin(), hosts.end(), host));
+  return std::max(1, machine.threads / static_cast<int>(most));
+}
 
 Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& request, const TransportMaker& transports,
                                                    const LoadProgress& progress, const Clock& clock) {
@@ -88,7 +98,11 @@ Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& reque
   const auto frames = static_cast<std::uint32_t>(request.kv_tokens / kernels::kFrameTokens);
   options.other_bytes = frames * model::KvStore::FrameBytes(model::LocalConfig(request.file.config(), *options.share), *machine.kv_type);
   SKEIN_ASSIGN_OR_RETURN(made->model_, model::Model::Load(request.file, options, *made->pool_));
-  SKEIN_ASSIGN_OR_RETURN(engine::MeshLinks links, MakeLinks(request, transports, made->model_->path()));
+  made->wire_ = machine.wire;
+  SKEIN_ASSIGN_OR_RETURN(engine::MeshLinks links, MakeLinks(request, transports, made->model_->path(), made->wire_));
+  for (const auto* link : {&links.everyone, &links.tensor, &links.pipe}) {
+    if (*link != nullptr && request.machine.processes()) (*link)->transport().set_timeout(kStepPatience);
+  }
   SKEIN_ASSIGN_OR_RETURN(made->rank_, engine::MeshRank::Create(*made->model_, *made->pool_, request.mesh, request.rank, std::move(links),
                                                                {.kv_type = *machine.kv_type,
                                                                 .frames = frames,

@@ -6,6 +6,7 @@
 // Thread rule: made by one thread.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -34,6 +35,11 @@ struct LocalRankRequest {
   int context = 0;
 };
 
+// Of one wait while ranks load, not all equally fast; that the others are alive is the supervisor's business.
+inline constexpr std::chrono::hours kLoadPatience{24};
+// Of one wait within a step. A lost rank is noticed sooner, by its supervisor; this ends a group that has come apart.
+inline constexpr std::chrono::seconds kStepPatience{30};
+
 // This rank's end of the group that is number `index` of mesh.TalkingGroups().
 using TransportMaker = std::function<Result<std::unique_ptr<comm::Transport>>(std::size_t index, const comm::Group& group)>;
 
@@ -45,6 +51,8 @@ class LocalRank {
 
   const model::Model& model() const { return *model_; }
   engine::MeshRank& mesh_rank() { return *rank_; }
+  // What travels, after it was chosen.
+  const comm::WireTypes& wire() const { return wire_; }
   // For the first rank: what the engine runs. It takes mesh_rank, and must go before this.
   std::unique_ptr<engine::MeshExecutor> TakeExecutor(engine::MeshExecutor::OnLost on_lost);
 
@@ -52,9 +60,10 @@ class LocalRank {
   std::unique_ptr<kernels::ThreadPool> pool_;
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<engine::MeshRank> rank_;
+  comm::WireTypes wire_;
 };
 
-// What a rank loads of the model, and with how many threads: those of the machine are shared out among its ranks.
+// What a rank loads of the model, and with how many threads: those of a host are shared out among its ranks.
 model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, comm::Rank rank);
 int ThreadsOf(const Machine& machine, const comm::Mesh& mesh);
 // Of the slots of an arena for `group`.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 
 #include "api/local_rank.h"
@@ -22,6 +23,25 @@ Status CheckRange(int value, int maximum, const char* name) {
   return InvalidArgument(fmt::format("{} is a number from 1 to {}, found {}", name, maximum, value), name);
 }
 
+// Hosts of the Slurm allocation that this process runs in; 1 outside of one.
+int HostsOfBatchJob() {
+  const char* nodes = std::getenv("SLURM_JOB_NUM_NODES");
+  return std::getenv("SLURM_JOB_ID") != nullptr && nodes != nullptr ? std::clamp(std::atoi(nodes), 1, comm::kHostsMax) : 1;
+}
+
+Status ResolveHosts(const EngineOptions& options, Machine& machine) {
+  machine.control_address = options.control_address;
+  machine.remote_program = options.remote_program;
+  if (options.hosts.empty()) {
+    if (machine.transport == "mpi") machine.batch_hosts = HostsOfBatchJob();
+    return OkStatus();
+  }
+  if (machine.transport == "shm") return InvalidArgument("--transport shm is for ranks of this host; leave it out with --hosts", "transport");
+  machine.transport = "mpi";
+  SKEIN_ASSIGN_OR_RETURN(machine.hosts, supervisor::ParseHosts(options.hosts, machine.mesh));
+  return OkStatus();
+}
+
 Status ResolveRanks(const EngineOptions& options, Machine& machine) {
   if (options.tensor < 1 || options.tensor > kAxisMax) {
     return InvalidArgument(fmt::format("tensor is a number of ranks from 1 to {}, found {}", kAxisMax, options.tensor), "tensor");
@@ -34,10 +54,12 @@ Status ResolveRanks(const EngineOptions& options, Machine& machine) {
   if (options.transport != "threads" && options.transport != "shm" && options.transport != "mpi") {
     return InvalidArgument(fmt::format("there is no transport {}; take threads, shm or mpi", options.transport), "transport");
   }
+  SKEIN_RETURN_IF_ERROR(ResolveHosts(options, machine));
   if (options.deterministic != "off" && options.deterministic != "layout") {
     return InvalidArgument(fmt::format("there is no deterministic mode {}; take layout or off", options.deterministic), "deterministic");
   }
   machine.by_slice = options.deterministic == "layout";
+  machine.choose_wire = options.wire == "auto" && !machine.by_slice && machine.transport == "mpi";
   if (options.wire == "auto") return OkStatus();
   if (const auto type = comm::WireTypeFromName(options.wire)) {
     machine.wire = {*type, *type};
@@ -90,6 +112,11 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   return machine;
 }
 
+std::vector<int> HostOfRanks(const Machine& machine, const comm::Mesh& mesh) {
+  if (!machine.hosts.empty()) return supervisor::HostOfRanks(machine.hosts);
+  return comm::SpreadOverHosts(mesh.ranks(), std::min(machine.batch_hosts, mesh.ranks()));
+}
+
 engine::EngineOptions EngineOptionsOf(const Machine& machine, const std::string& model, const std::string& arithmetic,
                                       const std::string& kv_type) {
   engine::EngineOptions options;
@@ -118,18 +145,22 @@ Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Mach
   question.threads = ThreadsOf(machine, mesh);
   question.step_tokens = machine.step_tokens;
   question.step_outputs = machine.step_outputs;
-  model::MemoryAnswer all;
+  const std::vector<int> hosts = HostOfRanks(machine, mesh);
+  model::MemoryAnswer here, most;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const bool begins_host = rank == 0 || hosts[static_cast<std::size_t>(rank)] != hosts[static_cast<std::size_t>(rank) - 1];
+    if (begins_host) here = {};
     question.options.share = ShareOf(file.config(), machine, mesh, {rank});
     SKEIN_ASSIGN_OR_RETURN(model::MemoryAnswer one, model::EstimateMemory(file, question));
-    one.need.weights_bytes += all.need.weights_bytes;
-    one.need.kv_bytes_per_token += all.need.kv_bytes_per_token;
-    one.need.kv_bytes += all.need.kv_bytes;
-    one.need.scratch_bytes += all.need.scratch_bytes;
-    one.frame_bytes += all.frame_bytes;
-    all = one;
+    one.need.weights_bytes += here.need.weights_bytes;
+    one.need.kv_bytes_per_token += here.need.kv_bytes_per_token;
+    one.need.kv_bytes += here.need.kv_bytes;
+    one.need.scratch_bytes += here.need.scratch_bytes;
+    one.frame_bytes += here.frame_bytes;
+    here = one;
+    if (rank == 0 || here.need.total() > most.need.total()) most = here;
   }
-  return all;
+  return most;
 }
 
 }  // namespace skein::api

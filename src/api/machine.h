@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "comm/mesh.h"
@@ -16,6 +17,7 @@
 #include "kernels/attention/attention.h"
 #include "model/model.h"
 #include "skein/options.h"
+#include "supervisor/hosts.h"
 
 namespace skein::api {
 
@@ -42,19 +44,29 @@ struct Machine {
   comm::Places mesh{1, 1, 1, 1};
   std::string transport = "threads";
   comm::WireTypes wire;
+  bool choose_wire = false;            // what travels between hosts is chosen by what their network is good for
+  std::vector<supervisor::HostShare> hosts;  // where ranks run; empty: on this one
+  std::string control_address, remote_program;
+  int batch_hosts = 1;                 // of the batch job that this process is part of, whose hosts mpirun knows by itself
+  // Whether ranks may be on other hosts.
+  bool by_network() const { return !hosts.empty() || batch_hosts > 1; }
   bool by_slice = false;         // layout-deterministic mode
   // Whether ranks are processes of their own.
-  bool processes() const { return transport != "threads" && mesh.data * mesh.pipe * mesh.seq * mesh.tensor > 1; }
+  bool processes() const { return transport != "threads" && (mesh.data * mesh.pipe * mesh.seq * mesh.tensor > 1 || by_network()); }
   bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 
 // Errors: kInvalidArgument for a name that nothing has, kMissing for kernels that this processor cannot run.
 Result<Machine> ResolveMachine(const EngineOptions& options);
 
+// A number for each rank's host, as far as it is known here.
+std::vector<int> HostOfRanks(const Machine& machine, const comm::Mesh& mesh);
+
 // The engine above a machine's ranks.
 engine::EngineOptions EngineOptionsOf(const Machine& machine, const std::string& model, const std::string& arithmetic, const std::string& kv_type);
 
-// What memory a model needs when run so, with a KV cache for `tokens` of one sequence: on all ranks of this host together.
+// What memory a model needs when run so, with a KV cache for `tokens` of one sequence: on all ranks of this host together, or of the host
+// that needs most.
 Result<model::MemoryAnswer> MemoryFor(const formats::ModelFile& file, const Machine& machine, std::uint64_t tokens);
 
 }  // namespace skein::api

@@ -13,12 +13,13 @@
 #include "comm/transports/mpi.h"
 #include "comm/transports/routed.h"
 #include "comm/transports/shared_memory.h"
+#include "formats/model_server.h"
+#include "formats/remote_model.h"
 
 namespace skein::api {
 namespace {
 
-// Of one wait within a step. A lost rank is noticed sooner, by its supervisor; this ends a group that has come apart.
-constexpr std::chrono::seconds kStepPatience{30};
+constexpr const char* kChosenWire = "auto";
 
 // Everything that lives in a rank's process, in the order in which it is made.
 struct ComputingProcess {
@@ -50,6 +51,8 @@ supervisor::RankSetup SetupOf(const std::string& path, const Machine& machine, c
   setup.policy = machine.policy;
   setup.prefix_cache = machine.prefix_cache;
   setup.wire = NameOf(machine.wire.inner);
+  setup.outer_wire = machine.choose_wire ? kChosenWire : NameOf(machine.wire.outer);
+  setup.streamed = machine.by_network();
   setup.by_slice = machine.by_slice;
   return setup;
 }
@@ -73,6 +76,11 @@ Result<Machine> MachineOf(const supervisor::RankSetup& setup) {
   std::optional<comm::WireType> wire;
   SKEIN_RETURN_IF_ERROR(Read(setup.wire, "wire", comm::WireTypeFromName, wire));
   if (wire) machine.wire = {*wire, *wire};
+  machine.choose_wire = setup.outer_wire == kChosenWire;
+  if (!machine.choose_wire) {
+    SKEIN_RETURN_IF_ERROR(Read(setup.outer_wire, "wire", comm::WireTypeFromName, wire));
+    if (wire) machine.wire.outer = *wire;
+  }
   if (!machine.kv_type) return InvalidArgument("a rank was told no KV type", "kv-dtype");
   machine.packed_cache = setup.packed_cache;
   machine.context = setup.context;
@@ -88,20 +96,28 @@ Result<Machine> MachineOf(const supervisor::RankSetup& setup) {
   return machine;
 }
 
+// Joins the MPI job where there is one; the mesh with its ranks' hosts.
+Result<comm::Mesh> MeshOf(const supervisor::RankSetup& setup, ComputingProcess& process) {
+  if (setup.transport != "mpi") return comm::Mesh::Create(setup.mesh);
+  SKEIN_ASSIGN_OR_RETURN(comm::MpiJob job, comm::MpiJob::Join());
+  if (job.size() != setup.ranks() || job.rank() != setup.rank) {
+    return InvalidArgument(fmt::format("the MPI job says rank {} of {}, the supervisor {} of {}", job.rank(), job.size(), setup.rank, setup.ranks()));
+  }
+  process.job.emplace(std::move(job));
+  return comm::Mesh::Create(setup.mesh, process.job->hosts());
+}
+
 // How this rank reaches its groups: through memory that it inherited, or as a member of an MPI job.
 Result<TransportMaker> TransportsOf(const supervisor::RankSetup& setup, const comm::Mesh& mesh, ComputingProcess& process) {
-  const bool spin = setup.threads * setup.ranks() <= kernels::AvailableCores();
+  int here = 0;  // ranks of this host
+  for (int rank = 0; rank < mesh.ranks(); ++rank) here += mesh.HostOf({rank}) == mesh.HostOf({setup.rank}) ? 1 : 0;
+  const bool spin = setup.threads * here <= kernels::AvailableCores();
   const auto options_for = [spin](const comm::Group& group) {
-    comm::TransportOptions options{.timeout = kStepPatience, .spin = spin};
+    comm::TransportOptions options{.timeout = kLoadPatience, .spin = spin};
     for (const comm::Rank rank : group.ranks) options.ranks.push_back(rank.value);
     return options;
   };
   if (setup.transport == "mpi") {
-    SKEIN_ASSIGN_OR_RETURN(comm::MpiJob job, comm::MpiJob::Join());
-    if (job.size() != mesh.ranks() || job.rank() != setup.rank) {
-      return InvalidArgument(fmt::format("the MPI job says rank {} of {}, the supervisor {} of {}", job.rank(), job.size(), setup.rank, mesh.ranks()));
-    }
-    process.job.emplace(std::move(job));
     return TransportMaker([&process, options_for](std::size_t index, const comm::Group& group) {
       return comm::RoutedTransport::Create(*process.job, group, static_cast<int>(index) + 1, options_for(group));
     });
@@ -122,8 +138,10 @@ Result<TransportMaker> TransportsOf(const supervisor::RankSetup& setup, const co
 // The engine of the first rank, with all that it stands on.
 class LeadingEngine final : public engine::EngineClient {
  public:
-  explicit LeadingEngine(std::unique_ptr<ComputingProcess> process) : process_(std::move(process)) {}
+  LeadingEngine(std::unique_ptr<ComputingProcess> process, std::int64_t clock_offset_ns)
+      : process_(std::move(process)), clock_offset_ns_(clock_offset_ns) {}
   Status Submit(engine::RequestSpec request, std::shared_ptr<engine::TokenSink> sink) override {
+    if (request.deadline_ns != 0) request.deadline_ns += clock_offset_ns_;
     return process_->engine->Submit(std::move(request), std::move(sink));
   }
   void Cancel(RequestId request) override { process_->engine->Cancel(request); }
@@ -132,6 +150,7 @@ class LeadingEngine final : public engine::EngineClient {
 
  private:
   std::unique_ptr<ComputingProcess> process_;
+  const std::int64_t clock_offset_ns_;
 };
 
 }  // namespace
@@ -143,6 +162,14 @@ Result<std::unique_ptr<supervisor::Supervisor>> StartRanks(const std::string& pa
   options.replica.setup = SetupOf(path, machine, mesh, kv_tokens, context);
   SKEIN_ASSIGN_OR_RETURN(options.replica.setup.identity, supervisor::IdentityOf(path));
   options.replica.progress = progress;
+  options.replica.hosts = machine.hosts;
+  options.replica.by_network = machine.by_network();
+  options.replica.control_address = machine.control_address;
+  options.replica.remote_program = machine.remote_program;
+  if (options.replica.setup.streamed) {
+    SKEIN_ASSIGN_OR_RETURN(std::shared_ptr<formats::ModelServer> server, formats::ModelServer::Create(file));
+    options.replica.serve_model = [server](Descriptor connection) { server->Add(std::move(connection)); };
+  }
   if (machine.transport == "shm") {
     for (const comm::Group& group : mesh.TalkingGroups()) {
       options.replica.arenas.push_back({group.size(), SlotBytes(file.config(), machine, mesh, group)});
@@ -151,13 +178,24 @@ Result<std::unique_ptr<supervisor::Supervisor>> StartRanks(const std::string& pa
   return supervisor::Supervisor::Start(std::move(options));
 }
 
+namespace {
+
+// The file where this host has it, else the supervisor's.
+Result<std::unique_ptr<formats::ModelFile>> OpenModel(const supervisor::RankContext& context) {
+  if (!context.model_is_remote()) return formats::ModelFile::Open(context.setup().model);
+  SKEIN_ASSIGN_OR_RETURN(Descriptor connection, context.ConnectToModel());
+  return formats::OpenRemoteModel(std::move(connection));
+}
+
+}  // namespace
+
 Result<supervisor::RankWork> ComputingRank(supervisor::RankContext& context) {
   const supervisor::RankSetup& setup = context.setup();
   const auto begin = std::chrono::steady_clock::now();
   SKEIN_ASSIGN_OR_RETURN(const Machine machine, MachineOf(setup));
-  SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, comm::Mesh::Create(setup.mesh));
   auto process = std::make_unique<ComputingProcess>();
-  SKEIN_ASSIGN_OR_RETURN(process->file, formats::ModelFile::Open(setup.model));
+  SKEIN_ASSIGN_OR_RETURN(process->file, OpenModel(context));
+  SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, MeshOf(setup, *process));
   SKEIN_ASSIGN_OR_RETURN(const TransportMaker transports, TransportsOf(setup, mesh, *process));
   const LoadProgress progress = [&context](std::uint64_t done, std::uint64_t total) { context.Progress(done, total); };
   SKEIN_ASSIGN_OR_RETURN(process->rank, LocalRank::Load({*process->file, machine, mesh, {setup.rank}, setup.kv_tokens, setup.context}, transports,
@@ -179,12 +217,16 @@ Result<supervisor::RankWork> ComputingRank(supervisor::RankContext& context) {
                 .packed_cache_trouble = model.cache_use().trouble,
                 .context = setup.context,
                 .kv_tokens = setup.kv_tokens,
-                .threads = setup.threads};
+                .threads = setup.threads,
+                .wire = std::string(NameOf(process->rank->wire().inner))};
+  if (process->job && *std::max_element(process->job->hosts().begin(), process->job->hosts().end()) > 0) {
+    work.facts.outer_wire = NameOf(process->rank->wire().outer);
+  }
   const engine::EngineOptions options = EngineOptionsOf(machine, process->file->config().name, work.facts.arithmetic, work.facts.kv_type);
   auto executor = process->rank->TakeExecutor([&context](const Status& status) { context.Fail(status); });
   SKEIN_ASSIGN_OR_RETURN(process->engine, engine::Engine::Create(std::move(executor), options, process->clock));
   work.facts.load_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-  work.client = std::make_shared<LeadingEngine>(std::move(process));
+  work.client = std::make_shared<LeadingEngine>(std::move(process), context.clock_offset_ns());
   return work;
 }
 

@@ -12,7 +12,7 @@ using wire::Same;
 template <class Wire, Same<HelloMessage> T>
 void Fields(Wire& wire, T& value) {
   wire(value.secret, value.build, value.rank);
-  wire.Enum(value.purpose, HelloMessage::Purpose::kEngine);
+  wire.Enum(value.purpose, HelloMessage::Purpose::kModel);
 }
 template <class Wire, Same<BeatMessage> T>
 void Fields(Wire& /*wire*/, T& /*value*/) {}

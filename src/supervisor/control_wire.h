@@ -18,7 +18,7 @@ namespace skein::supervisor {
 
 // A rank that inherited no socket introduces itself on each of those it opens.
 struct HelloMessage {
-  enum class Purpose : std::uint8_t { kControl, kEngine };
+  enum class Purpose : std::uint8_t { kControl, kEngine, kModel };
   std::string secret = {};
   std::string build = {};
   std::int32_t rank = 0;
@@ -46,9 +46,11 @@ struct FailedMessage {
 using ControlMessage = std::variant<HelloMessage, RankSetup, BeatMessage, StopMessage, ProgressMessage, ReadyMessage, FailedMessage>;
 
 inline constexpr std::uint32_t kControlMagic = 0x55534B53;  // "SKSU"
-inline constexpr std::uint16_t kControlVersion = 1;
+inline constexpr std::uint16_t kControlVersion = 3;
 // Of any control message.
 inline constexpr std::size_t kControlBytesMax = 1u << 20;
+// Of a hello: more is not taken from whoever has not said who it is.
+inline constexpr std::size_t kHelloBytesMax = 1024;
 
 std::vector<std::byte> EncodeControl(const ControlMessage& message);
 Result<ControlMessage> DecodeControl(std::span<const std::byte> bytes);

@@ -130,7 +130,7 @@ Result<Child> StartChild(const Program& program, const std::vector<int>& inherit
   return Child(pid);
 }
 
-Result<Program> MpirunFor(const Program& program, int ranks) {
+Result<Program> MpirunFor(const Program& program, int ranks, const MpirunPlaces& places) {
   const char* path = std::getenv("PATH");
   std::string found;
   for (std::string rest = path == nullptr ? "" : path; !rest.empty() && found.empty();) {
@@ -143,7 +143,15 @@ Result<Program> MpirunFor(const Program& program, int ranks) {
   char self[PATH_MAX] = {};
   std::string executable = program.path;
   if (const ssize_t length = ::readlink(program.path.c_str(), self, sizeof self - 1); length > 0) executable.assign(self, static_cast<std::size_t>(length));
-  Program mpirun{found, {"-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none"}};
+  if (!places.remote_program.empty()) executable = places.remote_program;
+  Program mpirun{found, {"-n", std::to_string(ranks), "--oversubscribe", "--bind-to", "none", "--map-by", "slot"}};  // ranks are numbered host by host
+  if (!places.hosts.empty()) {
+    std::string list;
+    for (const HostShare& host : places.hosts) list += fmt::format("{}{}:{}", list.empty() ? "" : ",", host.name, host.ranks);
+    mpirun.arguments.insert(mpirun.arguments.end(), {"--host", list});
+  }
+  // By name alone: what a variable holds is not for a list of processes.
+  for (const std::string& name : places.variables) mpirun.arguments.insert(mpirun.arguments.end(), {"-x", name});
   if (::geteuid() == 0) mpirun.arguments.insert(mpirun.arguments.begin(), "--allow-run-as-root");
   mpirun.arguments.push_back(executable);
   mpirun.arguments.insert(mpirun.arguments.end(), program.arguments.begin(), program.arguments.end());

@@ -2,7 +2,7 @@
 //
 // Launcher starts a replica's processes and ends them. Two ways: *children* of this process, one per rank, which inherit their sockets
 // and their shared memory and die with it; and *mpirun*, whose ranks are its children and inherit nothing: they come to a socket of the
-// supervisor's with the replica's secret. (Ranks on other hosts will come to a TCP socket in the same way.)
+// supervisor's with the replica's secret. Ranks on other hosts are started by mpirun's own means, ssh or a batch system.
 //
 // Thread rule: one thread, which lives as long as the processes: children are killed when the thread that started them ends.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "base/descriptor.h"
 #include "base/status.h"
+#include "supervisor/hosts.h"
 
 namespace skein::supervisor {
 
@@ -59,7 +60,14 @@ class Child {
 Result<Child> StartChild(const Program& program, const std::vector<int>& inherited, const std::vector<std::string>& environment = {},
                          int output = -1);
 
+// Where mpirun starts ranks, and what.
+struct MpirunPlaces {
+  std::vector<HostShare> hosts = {};    // empty: this one, or those of the batch job that this process is part of
+  std::string remote_program = {};      // its path there; empty: as here
+  std::vector<std::string> variables = {};  // of the environment, that ranks shall have too
+};
+
 // mpirun with arguments for `ranks` of `program`. Errors: kMissing when there is no mpirun, saying what to install.
-Result<Program> MpirunFor(const Program& program, int ranks);
+Result<Program> MpirunFor(const Program& program, int ranks, const MpirunPlaces& places = {});
 
 }  // namespace skein::supervisor

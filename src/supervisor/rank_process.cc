@@ -6,7 +6,6 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -14,11 +13,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
 #include "base/thread_without_signals.h"
 #include "engine/engine_service.h"
+#include "supervisor/endpoint.h"
 
 namespace skein::supervisor {
 namespace {
@@ -42,15 +44,13 @@ bool IsSocket(int descriptor) {
   return ::fstat(descriptor, &found) == 0 && S_ISSOCK(found.st_mode);
 }
 
-Result<Descriptor> ConnectTo(const std::string& name) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (name.empty() || name.size() + 1 > sizeof address.sun_path) return InvalidArgument(kNotARank);
-  std::memcpy(address.sun_path + 1, name.data(), name.size());  // after a zero: not a name in the file system
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (!socket.valid() || ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    return Status(Code::kUnavailable, fmt::format("the supervisor cannot be reached: {}", std::strerror(errno)));
+// A connection on which has been said who wants it and for what.
+Result<Descriptor> ConnectAs(HelloMessage hello, HelloMessage::Purpose purpose, const std::string& endpoint) {
+  SKEIN_ASSIGN_OR_RETURN(Descriptor socket, ConnectTo(endpoint));
+  hello.purpose = purpose;
+  const std::vector<std::byte> frame = EncodeControl(hello);
+  if (::send(socket.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) {
+    return Status(Code::kUnavailable, "the supervisor does not take this rank");
   }
   return socket;
 }
@@ -85,20 +85,18 @@ Result<std::unique_ptr<RankContext>> RankContext::Connect() {
   }
   const char* secret = std::getenv(kSecretVariable);
   HelloMessage hello{secret == nullptr ? "" : secret, std::string(BuildId()), RankFromEnvironment(), HelloMessage::Purpose::kControl};
-  SKEIN_ASSIGN_OR_RETURN(Descriptor control, ConnectTo(name));
+  SKEIN_ASSIGN_OR_RETURN(Descriptor control, ConnectAs(hello, HelloMessage::Purpose::kControl, name));
   Descriptor engine;
   if (hello.rank == 0) {
-    SKEIN_ASSIGN_OR_RETURN(engine, ConnectTo(name));
-    const HelloMessage for_engine{hello.secret, hello.build, 0, HelloMessage::Purpose::kEngine};
-    const std::vector<std::byte> frame = EncodeControl(for_engine);
-    if (::send(engine.get(), frame.data(), frame.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(frame.size())) {
-      return Status(Code::kUnavailable, "the supervisor does not take this rank");
-    }
+    SKEIN_ASSIGN_OR_RETURN(engine, ConnectAs(hello, HelloMessage::Purpose::kEngine, name));
   }
   std::unique_ptr<RankContext> context(new RankContext(std::move(control), std::move(engine), std::move(wake)));
-  context->control_.Put(EncodeControl(hello));
+  context->endpoint_ = name;
+  context->hello_ = std::move(hello);
   return context;
 }
+
+Result<Descriptor> RankContext::ConnectToModel() const { return ConnectAs(hello_, HelloMessage::Purpose::kModel, endpoint_); }
 
 Result<std::unique_ptr<RankContext>> RankContext::Join() {
   SKEIN_ASSIGN_OR_RETURN(std::unique_ptr<RankContext> context, Connect());
@@ -127,25 +125,29 @@ Status RankContext::WaitForSetup() {
     RankSetup* setup = std::get_if<RankSetup>(&message);
     if (setup == nullptr) return InvalidFile("the supervisor's first message is not a setup");
     setup_ = std::move(*setup);
+    if (endpoint_.starts_with(kTcpEndpoint)) clock_offset_ns_ = SteadyClock().NowNs() - setup_.now_ns;  // it was sent just now
     return OkStatus();
   }
   return Status(Code::kUnavailable, "the supervisor says nothing");
 }
 
 // Whether this is the program, and that the model, which the supervisor means.
-Status RankContext::Check() const {
+Status RankContext::Check() {
   if (setup_.build != BuildId()) {
     return InvalidFile(fmt::format("rank {} is of build {}, its supervisor of build {}: install the same one everywhere", setup_.rank,
                                    BuildId(), setup_.build));
   }
   if (setup_.model.empty()) return OkStatus();
-  SKEIN_ASSIGN_OR_RETURN(const ModelIdentity found, IdentityOf(setup_.model));
-  if (found != setup_.identity) {
-    return InvalidFile(fmt::format("{} is another file than it was: {} bytes, and {} before; start again", setup_.model, found.bytes,
-                                   setup_.identity.bytes),
-                       "MODEL");
+  const Result<ModelIdentity> found = IdentityOf(setup_.model);
+  if (found.ok() && *found == setup_.identity) return OkStatus();
+  if (setup_.streamed && !endpoint_.empty()) {
+    model_is_remote_ = true;
+    return OkStatus();
   }
-  return OkStatus();
+  SKEIN_RETURN_IF_ERROR(found.status());
+  return InvalidFile(fmt::format("{} is another file than it was: {} bytes, and {} before; start again", setup_.model, found->bytes,
+                                 setup_.identity.bytes),
+                     "MODEL");
 }
 
 void RankContext::Progress(std::uint64_t done, std::uint64_t total) {
@@ -280,6 +282,8 @@ void RunRank(const RankBody& body) {
   }
   if (!status.ok()) (*context)->Fail(status);
   (*context)->Flush();
+  // Whoever leaves with beats unread may take back by TCP what it said last. The supervisor closes the channel, which ends this process.
+  if (!status.ok()) std::this_thread::sleep_for(kFlushPatience);
   ::_exit(status.ok() ? 0 : kFailedExit);
 }
 

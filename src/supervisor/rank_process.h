@@ -39,7 +39,7 @@ inline constexpr std::chrono::milliseconds kSupervisorPatience{5000};
 
 // The descriptor of a rank's control channel, where it is inherited.
 inline constexpr int kControlDescriptor = 3;
-// Otherwise these name the supervisor's socket (in the abstract namespace of Unix-domain sockets) and hold the replica's secret.
+// Otherwise these name the supervisor's socket (endpoint.h) and hold the replica's secret.
 inline constexpr const char* kSocketVariable = "SKEIN_RANK_SOCKET";
 inline constexpr const char* kSecretVariable = "SKEIN_RANK_SECRET";
 
@@ -66,6 +66,12 @@ class RankContext {
   ~RankContext();
 
   const RankSetup& setup() const { return setup_; }
+  // Whether the model's bytes come from the supervisor: there is no such file on this host.
+  bool model_is_remote() const { return model_is_remote_; }
+  // What a time on the supervisor's clock is later on this host's; 0 where they share one.
+  std::int64_t clock_offset_ns() const { return clock_offset_ns_; }
+  // A connection to whoever gives them (formats::OpenRemoteModel). Errors: kUnavailable.
+  Result<Descriptor> ConnectToModel() const;
   // How far loading is, in bytes; may be said often.
   void Progress(std::uint64_t done, std::uint64_t total);
   bool stopping() const { return stopping_.load(); }
@@ -79,7 +85,7 @@ class RankContext {
   RankContext(Descriptor control, Descriptor engine, WakeEvent wake);
   static Result<std::unique_ptr<RankContext>> Connect();
   Status WaitForSetup();
-  Status Check() const;
+  Status Check();
   Status Work(const RankBody& body);
   Status Serve(engine::EngineClient& client);
   void Loop();
@@ -89,6 +95,10 @@ class RankContext {
   void Flush();
 
   RankSetup setup_;
+  std::string endpoint_;   // of ranks that inherited nothing
+  HelloMessage hello_;
+  bool model_is_remote_ = false;
+  std::int64_t clock_offset_ns_ = 0;
   Descriptor engine_;
   engine::FrameStream control_;  // the thread's own, once it runs
   const WakeEvent wake_;

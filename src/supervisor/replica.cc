@@ -3,16 +3,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +21,8 @@
 #include <utility>
 #include <variant>
 
+#include "base/clock.h"
+#include "supervisor/endpoint.h"
 #include "supervisor/rank_process.h"
 
 namespace skein::supervisor {
@@ -37,7 +38,36 @@ constexpr std::size_t kSaidMax = 4096;
 constexpr std::chrono::milliseconds kMpirunPatience{1000};
 constexpr std::chrono::milliseconds kEndLookEvery{5};
 
+// As comm/transports/mpi.h reads it.
+constexpr const char* kPluginVariable = "SKEIN_MPI_PLUGIN";
+// A rank comes with up to three connections.
+constexpr std::size_t kConnectionsOfRank = 3;
+
+engine::FrameStreamOptions HelloFrames() { return {kControlMagic, kControlVersion, kHelloBytesMax}; }
 engine::FrameStreamOptions ControlFrames() { return {kControlMagic, kControlVersion, kControlBytesMax}; }
+
+struct Peer {
+  bool may_come = false;
+  pid_t pid = -1;  // where it is known
+};
+
+Status LostRank(int rank, std::string_view how) { return Status(Code::kUnavailable, fmt::format("rank {} {}", rank, how)); }
+
+// Who is on this host must be of this user; of others nothing is known before they say the secret.
+Peer PeerOf(int socket) {
+  int family = 0;
+  socklen_t size = sizeof family;
+  if (::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &family, &size) != 0) return {};
+  if (family != AF_UNIX) {
+    const int yes = 1;
+    ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    return {true, -1};
+  }
+  ucred peer{};
+  size = sizeof peer;
+  const bool ours = ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
+  return {ours, peer.pid};
+}
 
 Status NoSocket() {
   return MissingError(fmt::format("no socket can be had: {}; raise the limit of open files (ulimit -n)", std::strerror(errno)));
@@ -50,23 +80,6 @@ Status MakePair(Descriptor& near, Descriptor& far) {
   far = Descriptor(ends[1]);
   return OkStatus();
 }
-
-Result<std::string> RandomName() {
-  std::uint8_t bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return MissingError("the system has no random numbers");
-  std::string text;
-  for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
-// Takes the same time wherever the two differ.
-bool SameSecret(const std::string& a, const std::string& b) {
-  unsigned difference = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  return difference == 0;
-}
-
-Status LostRank(int rank, std::string_view how) { return Status(Code::kUnavailable, fmt::format("rank {} {}", rank, how)); }
 
 }  // namespace
 
@@ -107,6 +120,7 @@ RankSetup Replica::SetupOf(int rank) const {
   setup.build = BuildId();
   setup.rank = rank;
   setup.incarnation = incarnation_;
+  setup.now_ns = SteadyClock().NowNs();
   setup.arena_descriptors = arena_descriptors_;
   return setup;
 }
@@ -142,20 +156,32 @@ Status Replica::StartChildren() {
   return OkStatus();
 }
 
-Status Replica::StartMpirun() {
-  SKEIN_ASSIGN_OR_RETURN(const Program mpirun, MpirunFor(options_.program, static_cast<int>(ranks_.size())));
-  SKEIN_ASSIGN_OR_RETURN(secret_, RandomName());
-  SKEIN_ASSIGN_OR_RETURN(std::string name, RandomName());
-  name = "skein-" + name;
-  listener_ = Descriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (!listener_.valid() || ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
-      ::listen(listener_.get(), static_cast<int>(kGuestsMax)) != 0) {
-    return NoSocket();
+// Ranks of this host come to a socket that nobody else can see; others to an address.
+Status Replica::Listen() {
+  Result<Endpoint> endpoint = Status(Code::kUnavailable, "");
+  if (options_.hosts.empty() && !options_.by_network) {
+    endpoint = ListenOnThisHost();
+  } else {
+    std::string address = options_.control_address;
+    if (address.empty()) {
+      std::vector<std::string> names;
+      for (const HostShare& host : options_.hosts) names.push_back(host.name);
+      SKEIN_ASSIGN_OR_RETURN(address, AddressTowards(names));
+    }
+    endpoint = ListenAt(address);
   }
+  if (!endpoint.ok()) return endpoint.status();
+  listener_ = std::move(endpoint->listener);
+  endpoint_ = endpoint->name;
+  return OkStatus();
+}
+
+Status Replica::StartMpirun() {
+  MpirunPlaces places{options_.hosts, options_.remote_program, {kSocketVariable, kSecretVariable}};
+  if (std::getenv(kPluginVariable) != nullptr) places.variables.push_back(kPluginVariable);
+  SKEIN_ASSIGN_OR_RETURN(const Program mpirun, MpirunFor(options_.program, static_cast<int>(ranks_.size()), places));
+  SKEIN_ASSIGN_OR_RETURN(secret_, RandomName());
+  SKEIN_RETURN_IF_ERROR(Listen());
   // What mpirun keeps in files goes with the replica, however mpirun ends.
   std::error_code error;
   std::string folder = (std::filesystem::temp_directory_path(error) / "skein-XXXXXX").string();
@@ -166,8 +192,10 @@ Status Replica::StartMpirun() {
   output_ = Descriptor(ends[0]);
   const Descriptor written(ends[1]);
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
-  const std::vector<std::string> environment{fmt::format("{}={}", kSocketVariable, name), fmt::format("{}={}", kSecretVariable, secret_),
-                                             fmt::format("OMPI_MCA_orte_tmpdir_base={}", folder_)};
+  // On other hosts there is no such folder, and mpirun tells them everything of its own but this.
+  const char* base = options_.hosts.empty() && !options_.by_network ? "OMPI_MCA_orte_tmpdir_base" : "TMPDIR";
+  const std::vector<std::string> environment{fmt::format("{}={}", kSocketVariable, endpoint_), fmt::format("{}={}", kSecretVariable, secret_),
+                                             fmt::format("{}={}", base, folder_)};
   SKEIN_ASSIGN_OR_RETURN(launcher_, StartChild(mpirun, {}, environment, written.get()));
   return OkStatus();
 }
@@ -204,6 +232,7 @@ Status Replica::Look() {
   looked_ = now;
   if (output_.valid()) ReadOutput();
   if (listener_.valid()) Receive();
+  if (listener_.valid() && guests_.empty() && ready()) listener_.Close();  // nobody is awaited any more
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) SKEIN_RETURN_IF_ERROR(TakeFrom(rank));
   Beat();
   return LookForLost();
@@ -225,7 +254,12 @@ Status Replica::TakeFrom(int number) {
   if (read.ok()) return OkStatus();
   // Its end may be known already, and says more than a closed channel.
   if (rank.child.pid() > 0 && rank.child.WaitForEnd(std::chrono::milliseconds(kLookEveryMs))) return LostRank(number, rank.child.how());
-  return LostRank(number, "closed its channel");
+  if (launcher_.pid() > 0 && !rank.ready && said_.empty()) {  // a rank says on standard error what it cannot say here
+    pollfd watched{output_.get(), POLLIN, 0};
+    ::poll(&watched, 1, kLookEveryMs);
+    ReadOutput();
+  }
+  return LostRank(number, said_.empty() || rank.ready ? "closed its channel" : fmt::format("closed its channel; it said: {}", said_));
 }
 
 Status Replica::Take(int number, const ControlMessage& message) {
@@ -303,11 +337,9 @@ void Replica::Receive() {
   while (true) {
     Descriptor socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) break;
-    ucred peer{};
-    socklen_t size = sizeof peer;
-    const bool ours = ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::geteuid();
-    if (!ours || guests_.size() >= kGuestsMax) continue;
-    guests_.push_back({std::make_unique<engine::FrameStream>(std::move(socket), ControlFrames()), peer.pid, Clock::now()});
+    const Peer peer = PeerOf(socket.get());
+    if (!peer.may_come || guests_.size() >= kGuestsMax + kConnectionsOfRank * ranks_.size()) continue;
+    guests_.push_back({std::make_unique<engine::FrameStream>(std::move(socket), HelloFrames()), peer.pid, Clock::now()});
   }
   for (Guest& guest : guests_) ReceiveFrom(guest);
   std::erase_if(guests_, [](const Guest& guest) { return guest.stream == nullptr || Clock::now() - guest.came > kGuestPatience; });
@@ -333,6 +365,10 @@ void Replica::Admit(Guest& guest, const HelloMessage& hello) {
   Descriptor socket(::fcntl(stream->descriptor(), F_DUPFD_CLOEXEC, 0));
   if (hello.purpose == HelloMessage::Purpose::kEngine) {
     if (hello.rank == 0 && !engine_.valid() && !rank.ready) engine_ = std::move(socket);
+    return;
+  }
+  if (hello.purpose == HelloMessage::Purpose::kModel) {
+    if (options_.serve_model && rank.control != nullptr && !std::exchange(rank.has_model, true)) options_.serve_model(std::move(socket));
     return;
   }
   if (rank.control != nullptr) return;

@@ -35,6 +35,14 @@ struct ReplicaOptions {
   RankSetup setup = {};            // rank, incarnation and descriptors are filled in
   std::vector<ArenaShape> arenas = {};  // shared memory between ranks
   Program program = {};
+  // Of ranks on other hosts (transport mpi): where, which program, and the address of this host at which they find this process ("ADDR" or
+  // "ADDR:PORT"; empty: the one on the way to them).
+  std::vector<HostShare> hosts = {};
+  std::string remote_program = {};
+  std::string control_address = {};
+  bool by_network = false;  // ranks come to an address, though no hosts are named: those of a batch job
+  // Takes a connection of a rank that wants the model's bytes (RankSetup::streamed); a rank has one.
+  std::function<void(Descriptor)> serve_model = {};
   std::chrono::milliseconds rank_patience{2000};    // without a beat, once it is loaded …
   std::chrono::milliseconds load_patience{10000};   // … and before: mapping and touching much memory may stop all its threads
   std::chrono::milliseconds start_patience{30000};  // until every rank has come
@@ -68,6 +76,7 @@ class Replica {
     std::unique_ptr<engine::FrameStream> control;  // none: it has not come yet
     Clock::time_point heard = {};
     bool ready = false;
+    bool has_model = false;  // it has had its connection to the model
     RankFacts facts = {};
     std::uint64_t done = 0, total = 0;
   };
@@ -81,6 +90,7 @@ class Replica {
   explicit Replica(const ReplicaOptions& options) : options_(options) {}
   Status StartChildren();
   Status StartMpirun();
+  Status Listen();
   RankSetup SetupOf(int rank) const;
   Status Look();
   Status TakeFrom(int rank);
@@ -103,7 +113,7 @@ class Replica {
   // With mpirun:
   Child launcher_;
   Descriptor listener_, output_;
-  std::string secret_;
+  std::string endpoint_, secret_;
   std::string folder_;  // mpirun's files
   std::vector<Guest> guests_;
   std::string said_;  // the end of what mpirun and its ranks wrote

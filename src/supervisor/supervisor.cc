@@ -157,6 +157,7 @@ void Supervisor::NoteStart(const Replica& replica) {
   if (facts_.kv_tokens > 0) setup.kv_tokens = facts_.kv_tokens;
   if (!facts_.arithmetic.empty()) setup.arithmetic = facts_.arithmetic;
   if (!facts_.kv_type.empty()) setup.kv_type = facts_.kv_type;
+  if (!facts_.outer_wire.empty()) setup.outer_wire = facts_.outer_wire;
 }
 
 // False: told to stop.

@@ -7,15 +7,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <random>
 #include <set>
@@ -27,6 +24,7 @@
 #include "engine/engine.h"
 #include "engine/simulated_executor.h"
 #include "engine/token_sink.h"
+#include "supervisor/endpoint.h"
 #include "supervisor/rank_process.h"
 #include "supervisor/simulated_rank.h"
 
@@ -69,6 +67,7 @@ Result<RankWork> TestBody(RankContext& context) {
     SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::Attach(setup.arena_descriptors[0]));
     if (arena.members() != 2 || !arena.TakeMember(setup.rank)) return InternalError("not the arena of this group");
   }
+  if (setup.body == "loads-slowly") std::this_thread::sleep_for(1500ms);
   context.Progress(1, 2);
   context.Progress(2, 2);
   SKEIN_ASSIGN_OR_RETURN(RankWork work, SimulatedRank(context, kCost));
@@ -351,32 +350,67 @@ TEST(SupervisorTest, AnotherBuildOrModelIsNamed) {
   EXPECT_NE(model.message().find("another file"), std::string::npos) << model.message();
 }
 
-// Another program of this machine would take a rank's place, or fill the supervisor's memory.
-TEST(SupervisorTest, StrangersAreTurnedAway) {
-  if (!HasMpirun()) GTEST_SKIP() << "no mpirun here";
-  const auto supervisor = StartOrFail(OptionsOf(kSimulatedBody, "mpi"));
-  ASSERT_NE(supervisor, nullptr);
+// The name in the abstract namespace that a supervisor of this process listens under; empty: /proc does not tell.
+std::string ListeningName() {
   std::ifstream sockets("/proc/net/unix");
   std::string line, name;
   while (std::getline(sockets, line)) {
     if (const std::size_t at = line.find("@skein-"); at != std::string::npos) name = line.substr(at + 1);
   }
-  if (name.empty()) GTEST_SKIP() << "/proc/net/unix does not tell";
+  return name;
+}
+
+void StrangersComeTo(const std::string& name) {
   for (int i = 0; i < 40; ++i) {
-    Descriptor stranger(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), name.size());
-    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    ASSERT_EQ(::connect(stranger.get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
-    const auto hello = i % 2 == 0 ? EncodeControl(HelloMessage{"00000000000000000000000000000000", std::string(BuildId()), 1, HelloMessage::Purpose::kControl})
-                                  : std::vector<std::byte>(40, static_cast<std::byte>(i));
-    static_cast<void>(::send(stranger.get(), hello.data(), hello.size(), MSG_NOSIGNAL));
+    const auto stranger = ConnectTo(name);
+    ASSERT_TRUE(stranger.ok()) << stranger.status().message();
+    const HelloMessage::Purpose purpose = i % 4 == 0 ? HelloMessage::Purpose::kControl : HelloMessage::Purpose::kModel;
+    auto hello = i % 2 == 0 ? EncodeControl(HelloMessage{"00000000000000000000000000000000", std::string(BuildId()), 1, purpose})
+                            : std::vector<std::byte>(40, static_cast<std::byte>(i));
+    if (i == 2) hello = EncodeControl(HelloMessage{std::string(kHelloBytesMax, '0'), std::string(BuildId()), 1, purpose});
+    static_cast<void>(::send(stranger->get(), hello.data(), hello.size(), MSG_NOSIGNAL));
     char byte = 0;
-    EXPECT_LE(::recv(stranger.get(), &byte, 1, 0), 0) << "a stranger was let in";
+    EXPECT_LE(::recv(stranger->get(), &byte, 1, 0), 0) << "a stranger was let in";
   }
+}
+
+// Starts ranks that load slowly, and has strangers come meanwhile. `listening`: where.
+void StrangersAreTurnedAway(SupervisorOptions options, const std::function<std::string()>& listening) {
+  std::atomic<int> served{0};
+  options.replica.serve_model = [&](Descriptor) { ++served; };
+  std::unique_ptr<Supervisor> supervisor;
+  std::thread starting([&] { supervisor = StartOrFail(std::move(options)); });
+  std::string name;
+  Comes([&] { return !(name = listening()).empty() && ConnectTo(name).ok(); }, 5s);
+  if (!name.empty()) StrangersComeTo(name);
+  starting.join();
+  if (name.empty()) GTEST_SKIP() << "where it listens cannot be seen";
+  ASSERT_NE(supervisor, nullptr);
+  EXPECT_TRUE(Comes([&] { return !ConnectTo(name).ok(); })) << "it listens though all ranks have come";
   Judge(supervisor->client(), Requests(8, 4), [] {});
   EXPECT_EQ(supervisor->client().Stats().restarts, 0u);
+  EXPECT_EQ(served.load(), 0);
+}
+
+// Another program of this machine would take a rank's place, or fill the supervisor's memory.
+TEST(SupervisorTest, StrangersAreTurnedAway) {
+  if (!HasMpirun()) GTEST_SKIP() << "no mpirun here";
+  StrangersAreTurnedAway(OptionsOf("loads-slowly", "mpi"), ListeningName);
+}
+
+// Another machine would, too, where ranks come by network.
+TEST(SupervisorTest, StrangersOfTheNetworkAreTurnedAway) {
+  if (!HasMpirun()) GTEST_SKIP() << "no mpirun here";
+  std::string address;
+  {
+    const auto free = ListenAt("127.0.0.1");
+    ASSERT_TRUE(free.ok());
+    address = free->name.substr(kTcpEndpoint.size());
+  }
+  SupervisorOptions options = OptionsOf("loads-slowly", "mpi");
+  options.replica.hosts = {{"127.0.0.1", 2}};
+  options.replica.control_address = address;
+  StrangersAreTurnedAway(std::move(options), [&] { return std::string(kTcpEndpoint) + address; });
 }
 
 int Supervise(const std::string& transport) {
