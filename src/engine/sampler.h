@@ -10,8 +10,8 @@
 // Thread rule: a Sampler has scratch and belongs to one worker; a SamplerState belongs to one sequence. Different
 // workers may sample different sequences at once. Nothing is allocated but ScoredToken::top once scratch has grown.
 //
-// Bits: everything goes through the kernels or plain IEEE operations in a fixed order; sums of probabilities that decide
-// what top-p keeps are exact integers. So the token depends neither on the C library nor on the kernel path.
+// Bits: everything goes through the kernels or plain IEEE operations in a fixed order; sums of probabilities that
+// decide what top-p keeps are exact integers. So the token depends neither on the C library nor on the kernel path.
 #pragma once
 
 #include <cfloat>
@@ -30,9 +30,9 @@ namespace skein::engine {
 
 // What is wanted of one sampled row.
 struct SampleWish {
-  std::int32_t position = 0;                  // of the token to be sampled: the row's last position + 1
+  std::int32_t position = 0;  // of the token to be sampled: the row's last position + 1
   std::int32_t top = 0;
-  bool logprob = false;                       // implied by top > 0
+  bool logprob = false;                         // implied by top > 0
   std::span<const std::uint64_t> allowed = {};  // grammar mask; empty: all
 };
 
@@ -51,7 +51,8 @@ class SamplerState {
 
   // Whether a mask, bias, penalties or stop tokens that are not due yet change logits.
   bool Adjusts(const SampleWish& wish) const;
-  // Changes them: `logits` are those of the tokens from `first` on, all finite. A token that may not be drawn gets -infinity.
+  // Changes them: `logits` are those of the tokens from `first` on, all finite. A token that may not be drawn gets
+  // -infinity.
   void Adjust(const SampleWish& wish, TokenId first, std::span<float> logits) const;
 
  private:
@@ -103,7 +104,8 @@ class Sampler {
  private:
   void AddLogprobs(std::span<const float> logits, std::int32_t top, scheduler::ScoredToken& scored);
   TokenId Choose(std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
-  TokenId Draw(const Sieve::FiniteLogits& logits, const scheduler::SamplingParameters& parameters, const kernels::NoiseKey& key);
+  TokenId Draw(const Sieve::FiniteLogits& logits, const scheduler::SamplingParameters& parameters,
+               const kernels::NoiseKey& key);
   kernels::Candidate WorstOfTopP(float top_p);
 
   Sieve sieve_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Drawing a token: temperature, top-k, top-p, min-p, then Gumbel noise. Each filter is the worst token that it keeps, in
-// the one order of tokens (z, then id), so that what is kept is never copied: the draw skips what is worse. Nothing is sorted
-// whole: top-k looks only at what is not below the k-th of the maxima of sixteen, top-p weighs buckets of z and sorts only
-// what is left around the border in the one in which the mass is reached.
+// Drawing a token: temperature, top-k, top-p, min-p, then Gumbel noise. Each filter is the worst token that it keeps,
+// in the one order of tokens (z, then id), so that what is kept is never copied: the draw skips what is worse. Nothing
+// is sorted whole: top-k looks only at what is not below the k-th of the maxima of sixteen, top-p weighs buckets of z
+// and sorts only what is left around the border in the one in which the mass is reached.
 #include <algorithm>
 #include <array>
 #include <cfloat>
@@ -17,7 +17,7 @@ namespace {
 using kernels::Candidate;
 using kernels::IsBetter;
 
-constexpr float kUsualTail = -10.0f;         // top-p rarely keeps what is below; the beginning of a bucket
+constexpr float kUsualTail = -10.0f;  // top-p rarely keeps what is below; the beginning of a bucket
 constexpr std::uint64_t kManyInBucket = 1024;
 
 // The bucket in which the mass is reached; takes off `needed` what is before it.
@@ -29,7 +29,8 @@ std::size_t TakeWholeBuckets(std::span<const std::uint64_t> buckets, std::uint64
 
 }  // namespace
 
-// Requires: some logit is not forbidden, the temperature is a normal number. Then z of the largest is 0, and every filter keeps it.
+// Requires: some logit is not forbidden, the temperature is a normal number. Then z of the largest is 0, and every
+// filter keeps it.
 TokenId Sampler::Draw(const Sieve::FiniteLogits& logits, const scheduler::SamplingParameters& parameters,
                       const kernels::NoiseKey& key) {
   adjusted_.resize(logits.values.size());
@@ -63,8 +64,8 @@ Candidate Sampler::WorstOfTopP(float top_p) {
   }
   float high = static_cast<float>(border) / -kScale;
   float low = border + 1 < buckets.size() ? static_cast<float>(border + 1) / -kScale : -FLT_MAX;
-  // Where many tokens are in it, it is divided again. Borders are multiples of 1/32768 above -32, and high - z is exact for
-  // numbers that are at most twice one another: a bucket is exactly what lies between its borders.
+  // Where many tokens are in it, it is divided again. Borders are multiples of 1/32768 above -32, and high - z is exact
+  // for numbers that are at most twice one another: a bucket is exactly what lies between its borders.
   if (buckets[border] > kManyInBucket * sieve_.MassOf(high)) {
     buckets.fill(0);
     sieve_.logits().weigh(adjusted_.data(), high, kFineScale, low, vocabulary_, buckets.data());

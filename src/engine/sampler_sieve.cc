@@ -37,8 +37,8 @@ std::span<Candidate> Sieve::Between(std::span<const float> values, float low, fl
 
 std::span<Candidate> Sieve::Best(std::span<const float> values, std::size_t count) {
   const int n = static_cast<int>(values.size());
-  // `count` of the maxima of groups are at least as large as the one of that rank; so then are the values that are kept.
-  // Few large groups, while there are several times as many as values wanted.
+  // `count` of the maxima of groups are at least as large as the one of that rank; so then are the values that are
+  // kept. Few large groups, while there are several times as many as values wanted.
   std::size_t group = 256;
   while (group > 16 && 4 * count > values.size() / group) group /= 2;
   maxima_.resize((values.size() + group - 1) / group);
@@ -54,7 +54,8 @@ std::span<Candidate> Sieve::Best(std::span<const float> values, std::size_t coun
 
 std::span<Candidate> Sieve::Best(std::span<Candidate> candidates, std::size_t count) {
   if (candidates.size() <= count) return candidates;
-  std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count) - 1, candidates.end(), IsBetter);
+  std::nth_element(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count) - 1, candidates.end(),
+                   IsBetter);
   return candidates.first(count);
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sieve finds tokens by their numbers (logits or z, kernels/logits/logits.h) without sorting a vocabulary: the best so many, those between
-// two numbers, and the one down to which the best reach a mass. What Sampler does with a vocabulary and ShardReading with a part of one.
+// Sieve finds tokens by their numbers (logits or z, kernels/logits/logits.h) without sorting a vocabulary: the best so
+// many, those between two numbers, and the one down to which the best reach a mass. What Sampler does with a vocabulary
+// and ShardReading with a part of one.
 //
-// Tokens are counted from the first number. What is returned lies in the sieve's memory until its next call; memory grows once.
+// Tokens are counted from the first number. What is returned lies in the sieve's memory until its next call; memory
+// grows once.
 //
 // Thread rule: one worker's.
 #pragma once
@@ -44,7 +46,8 @@ class Sieve {
   // exp(z) in units of 2^-40.
   std::uint64_t MassOf(float z) const { return static_cast<std::uint64_t>(rows_->exp(z) * kernels::kMassOfOne); }
   std::uint64_t MassOf(std::span<const kernels::Candidate> candidates) const;
-  // The worst of the fewest best candidates whose mass reaches `mass`, one at least; they change places. kWorstOfAll without candidates.
+  // The worst of the fewest best candidates whose mass reaches `mass`, one at least; they change places. kWorstOfAll
+  // without candidates.
   kernels::Candidate WorstOfMass(std::span<kernels::Candidate> candidates, std::uint64_t mass) const;
 
  private:

@@ -24,15 +24,15 @@ constexpr float kScale = 32.0f, kUsualTail = -10.0f;
 constexpr std::size_t kTailBegin = 320, kTailEnd = 896;
 static_assert(kTailBegin == static_cast<std::size_t>(-kUsualTail * kScale) && kTailEnd < kernels::kMassBuckets);
 
-constexpr int kPartBits = 8;                        // of keys
+constexpr int kPartBits = 8;  // of keys
 constexpr std::size_t kParts = 1 << kPartBits;
-constexpr std::size_t kBorderMax = 512;             // tokens of a shard at the border that are sent rather than divided again
+constexpr std::size_t kBorderMax = 512;  // tokens of a shard at the border that are sent rather than divided again
 
 // What messages begin with.
 struct LargestPart {
-  float value;  // adjusted, where a token is chosen
+  float value;         // adjusted, where a token is chosen
   std::int32_t token;  // that has it; greedy only
-  float raw;  // where log-probabilities are wanted
+  float raw;           // where log-probabilities are wanted
 };
 struct WinnerPart {
   float score;
@@ -94,7 +94,9 @@ class ShardReading::Messages {
   std::size_t stride_, count_, bytes_;
 };
 
-int ShardReading::Keys::Shift() const { return std::max(0, static_cast<int>(std::bit_width(last - first)) - kPartBits); }
+int ShardReading::Keys::Shift() const {
+  return std::max(0, static_cast<int>(std::bit_width(last - first)) - kPartBits);
+}
 
 void ShardReading::Begin(const VocabularyShards& shards, std::span<const float> logits) {
   SKEIN_CHECK(logits.size() == static_cast<std::size_t>(shards.SizeOf(static_cast<std::size_t>(shards.self))));
@@ -114,7 +116,8 @@ void ShardReading::BeginSample(const VocabularyShards& shards, std::span<const f
   wish_ = wish;
 }
 
-void ShardReading::BeginScore(const VocabularyShards& shards, std::span<const float> logits, TokenId target, std::int32_t top) {
+void ShardReading::BeginScore(const VocabularyShards& shards, std::span<const float> logits, TokenId target,
+                              std::int32_t top) {
   Begin(shards, logits);
   wish_ = {.top = top, .logprob = true};
   scored_.token = target;
@@ -170,7 +173,8 @@ void ShardReading::Write(Sieve& sieve, std::span<std::byte> message) {
     case Round::kBorder: {
       // What has no mass is not where a mass is reached.
       const std::span<Candidate> within = Within(sieve, keys_);
-      const auto end = std::remove_if(within.begin(), within.end(), [&](const Candidate& c) { return sieve.MassOf(c.z) == 0; });
+      const auto end =
+          std::remove_if(within.begin(), within.end(), [&](const Candidate& c) { return sieve.MassOf(c.z) == 0; });
       return WriteCandidates({within.begin(), end}, message);
     }
     case Round::kWinner:
@@ -208,7 +212,8 @@ void ShardReading::Read(Sieve& sieve, const std::byte* first, std::size_t stride
   }
 }
 
-// ---- The largest logit, and what is likeliest -------------------------------------------------------------------------------------------
+// ---- The largest logit, and what is likeliest
+// -------------------------------------------------------------------------------------------
 
 void ShardReading::WriteLargest(Sieve& sieve, std::span<std::byte> message) {
   LargestPart part{kNone, INT_MAX, kNone};
@@ -287,8 +292,10 @@ void ShardReading::WriteCandidates(std::span<const Candidate> candidates, std::s
   const std::size_t room = message.size() / sizeof(Candidate);
   SKEIN_CHECK(candidates.size() <= room);
   for (std::size_t i = 0; i < room; ++i, message = message.subspan(sizeof(Candidate))) {
-    if (i < candidates.size()) Put(Candidate{candidates[i].z, first_token() + candidates[i].token}, message);
-    else Put(kNoCandidate, message);
+    if (i < candidates.size())
+      Put(Candidate{candidates[i].z, first_token() + candidates[i].token}, message);
+    else
+      Put(kNoCandidate, message);
   }
 }
 
@@ -296,11 +303,13 @@ void ShardReading::ReadBest(Sieve& sieve, const Messages& messages) {
   messages.Candidates(0, gathered_);
   const scheduler::SamplingParameters& parameters = state_->parameters();
   const std::span<Candidate> best = Sieve::Best(gathered_, static_cast<std::size_t>(parameters.top_k));
-  if (parameters.top_p < 1.0f) return DrawFrom(sieve, sieve.WorstOfMass(best, PartOf(sieve.MassOf(best), parameters.top_p)));
+  if (parameters.top_p < 1.0f)
+    return DrawFrom(sieve, sieve.WorstOfMass(best, PartOf(sieve.MassOf(best), parameters.top_p)));
   DrawFrom(sieve, best.empty() ? kernels::kWorstOfAll : *std::max_element(best.begin(), best.end(), IsBetter));
 }
 
-// ---- Top-p: where the mass is reached ---------------------------------------------------------------------------------------------------
+// ---- Top-p: where the mass is reached
+// ---------------------------------------------------------------------------------------------------
 
 void ShardReading::WriteBuckets(Sieve& sieve, std::span<std::byte> message) const {
   std::array<std::uint64_t, kernels::kMassBuckets> buckets{};
@@ -317,7 +326,8 @@ void ShardReading::WriteTail(Sieve& sieve, std::span<std::byte> message) const {
   std::memcpy(message.data(), buckets.data() + kTailBegin, message.size());
 }
 
-// part_ = the first part in which the mass is reached, the last one if in none; takes off needed_ what is before it. Returns whether it is.
+// part_ = the first part in which the mass is reached, the last one if in none; takes off needed_ what is before it.
+// Returns whether it is.
 bool ShardReading::TakePart(const Messages& messages, std::size_t offset, std::size_t parts) {
   shard_masses_.resize(messages.count());
   for (part_ = 0;; ++part_) {
@@ -348,7 +358,9 @@ void ShardReading::ReadBuckets(Sieve& sieve, const Messages& messages) {
   round_ = Round::kTail;
 }
 
-std::span<Candidate> ShardReading::Within(Sieve& sieve, Keys keys) const { return sieve.Between(z_, ZOf(keys.last), ZOf(keys.first)); }
+std::span<Candidate> ShardReading::Within(Sieve& sieve, Keys keys) const {
+  return sieve.Between(z_, ZOf(keys.last), ZOf(keys.first));
+}
 
 void ShardReading::WriteKeys(Sieve& sieve, std::span<std::byte> message) const {
   std::array<std::uint64_t, kParts> parts{};
@@ -374,12 +386,14 @@ void ShardReading::Narrow(Sieve& sieve, Keys keys) {
   const std::uint64_t least = sieve.MassOf(ZOf(keys.last));
   const std::uint64_t each = std::max<std::uint64_t>(least - std::min(least, (least >> 20) + 1), 1);
   const std::uint64_t count = *std::max_element(shard_masses_.begin(), shard_masses_.end()) / each;
-  border_count_ = static_cast<std::size_t>(std::min<std::uint64_t>(count, static_cast<std::uint64_t>(shards_->LargestSize())));
+  border_count_ =
+      static_cast<std::size_t>(std::min<std::uint64_t>(count, static_cast<std::uint64_t>(shards_->LargestSize())));
   if (border_count_ == 0) return DrawFrom(sieve, kernels::kWorstOfAll);  // only where messages contradict each other
   round_ = border_count_ <= kBorderMax ? Round::kBorder : Round::kKeys;
 }
 
-// Of tokens whose z are equal the lower ids are better, so shards are in order: those before the border keep all of them, those behind it none.
+// Of tokens whose z are equal the lower ids are better, so shards are in order: those before the border keep all of
+// them, those behind it none.
 Candidate ShardReading::WorstOfEqual(Sieve& sieve) const {
   const float z = ZOf(keys_.first);
   const std::uint64_t each = std::max<std::uint64_t>(sieve.MassOf(z), 1);
@@ -394,7 +408,8 @@ Candidate ShardReading::WorstOfEqual(Sieve& sieve) const {
   return {z, first_token() + equal[static_cast<std::size_t>(index)].token};
 }
 
-// ---- The draw, and log-probabilities ----------------------------------------------------------------------------------------------------
+// ---- The draw, and log-probabilities
+// ----------------------------------------------------------------------------------------------------
 
 void ShardReading::DrawFrom(Sieve& sieve, Candidate worst) {
   worst_ = WorstOfMinP(sieve.rows(), state_->parameters().min_p, worst);
@@ -402,8 +417,8 @@ void ShardReading::DrawFrom(Sieve& sieve, Candidate worst) {
 }
 
 void ShardReading::WriteWinner(Sieve& sieve, std::span<std::byte> message) const {
-  const kernels::DrawnToken drawn =
-      sieve.logits().draw(z_.data(), first_token(), static_cast<int>(z_.size()), worst_, state_->NoiseAt(wish_.position));
+  const kernels::DrawnToken drawn = sieve.logits().draw(z_.data(), first_token(), static_cast<int>(z_.size()), worst_,
+                                                        state_->NoiseAt(wish_.position));
   Put(WinnerPart{drawn.score, drawn.token}, message);
 }
 
@@ -425,7 +440,8 @@ void ShardReading::WriteLogprob(Sieve& sieve, std::span<std::byte> message) cons
   const std::span<const float> finite = sieve.Finite(logits_).values;
   LogprobPart part{sieve.logits().mass(finite.data(), raw_largest_, static_cast<int>(finite.size())), 0, 0};
   const TokenId place = scored_.token - first_token();
-  if (place >= 0 && static_cast<std::size_t>(place) < finite.size()) part.logit = finite[static_cast<std::size_t>(place)];
+  if (place >= 0 && static_cast<std::size_t>(place) < finite.size())
+    part.logit = finite[static_cast<std::size_t>(place)];
   Put(part, message);
 }
 

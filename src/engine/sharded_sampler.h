@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ShardReading is what Sampler is for ranks that have a part of the vocabulary each: one output of a step on one of them. It goes in rounds.
-// In each the rank writes a message about its own logits, the messages of all ranks are gathered, and every rank reads all of them and
-// comes to the same decision, so that nothing has to be told. Logits do not travel:
+// ShardReading is what Sampler is for ranks that have a part of the vocabulary each: one output of a step on one of
+// them. It goes in rounds. In each the rank writes a message about its own logits, the messages of all ranks are
+// gathered, and every rank reads all of them and comes to the same decision, so that nothing has to be told. Logits do
+// not travel:
 //
 //   round        message                                          when
 //   kLargest     the largest logit, the likeliest tokens           always; the end of greedy
@@ -15,10 +16,11 @@
 //   kWinner      the token with the best score                     random draws
 //   kLogprob     the mass of the raw logits, the token's logit     log-probabilities wanted
 //
-// The result has the bits of Sampler's with the whole vocabulary: the largest of the largest is the largest, masses are integers, tokens
-// have one order and noise is keyed by them (sampler.h).
+// The result has the bits of Sampler's with the whole vocabulary: the largest of the largest is the largest, masses are
+// integers, tokens have one order and noise is keyed by them (sampler.h).
 //
-// Thread rule: different workers may serve different readings at once; a Sieve is a worker's. Memory grows to the largest step, then stays.
+// Thread rule: different workers may serve different readings at once; a Sieve is a worker's. Memory grows to the
+// largest step, then stays.
 #pragma once
 
 #include <array>
@@ -47,14 +49,17 @@ struct VocabularyShards {
 
 class ShardReading {
  public:
-  // What Sampler::Sample and Sampler::Score are asked; `logits` are this shard's. All arguments live until the reading is done.
-  void BeginSample(const VocabularyShards& shards, std::span<const float> logits, const SamplerState& state, const SampleWish& wish);
+  // What Sampler::Sample and Sampler::Score are asked; `logits` are this shard's. All arguments live until the reading
+  // is done.
+  void BeginSample(const VocabularyShards& shards, std::span<const float> logits, const SamplerState& state,
+                   const SampleWish& wish);
   void BeginScore(const VocabularyShards& shards, std::span<const float> logits, TokenId target, std::int32_t top);
 
   // Bytes of a message in the round to come, on all ranks the same; 0: there is no further round.
   std::size_t message_bytes() const;
   void Write(Sieve& sieve, std::span<std::byte> message);
-  // The messages of all shards, in order: shard i's begins at i * stride. What they say is not trusted further than to be some answer.
+  // The messages of all shards, in order: shard i's begins at i * stride. What they say is not trusted further than to
+  // be some answer.
   void Read(Sieve& sieve, const std::byte* messages, std::size_t stride);
 
   // Requires: no further round.
@@ -107,18 +112,21 @@ class ShardReading {
   Round round_ = Round::kDone;
   scheduler::ScoredToken scored_;
 
-  std::vector<float> z_;  // first the adjusted logits, where they are not the logits themselves; what is forbidden is -infinity
-  bool copied_ = false;   // they are in z_
+  std::vector<float>
+      z_;  // first the adjusted logits, where they are not the logits themselves; what is forbidden is -infinity
+  bool copied_ = false;  // they are in z_
   float largest_ = 0, raw_largest_ = 0;
   std::vector<kernels::Candidate> gathered_;  // of all shards
   std::vector<kernels::Candidate> top_;       // the likeliest in order, with raw logits
 
-  std::uint64_t needed_ = 0, beyond_ = 0;    // of the mass that top-p wants, what the part with the border has to give; what is behind all parts
+  std::uint64_t
+      needed_ = 0,
+      beyond_ = 0;  // of the mass that top-p wants, what the part with the border has to give; what is behind all parts
   std::size_t part_ = 0;                     // the one in which the border is
   std::vector<std::uint64_t> shard_masses_;  // of it
   Keys keys_ = {};
-  std::size_t border_count_ = 0;             // tokens that a shard has there, at most
-  kernels::Candidate worst_ = {};            // that is kept
+  std::size_t border_count_ = 0;   // tokens that a shard has there, at most
+  kernels::Candidate worst_ = {};  // that is kept
 };
 
 }  // namespace skein::engine

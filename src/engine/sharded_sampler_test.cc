@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// If these fail, an answer depends on how many ranks share the vocabulary, or sampling sends so much that more ranks are slower.
+// If these fail, an answer depends on how many ranks share the vocabulary, or sampling sends so much that more ranks
+// are slower.
 #include "engine/sharded_sampler.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +43,8 @@ class Ranks {
 
  private:
   std::span<const float> Part(const std::vector<float>& logits, std::size_t shard) const {
-    return std::span(logits).subspan(static_cast<std::size_t>(shards_[shard].first[shard]), static_cast<std::size_t>(shards_[shard].SizeOf(shard)));
+    return std::span(logits).subspan(static_cast<std::size_t>(shards_[shard].first[shard]),
+                                     static_cast<std::size_t>(shards_[shard].SizeOf(shard)));
   }
   ScoredToken Finish() {
     rounds_ = bytes_ = 0;
@@ -87,7 +89,8 @@ class Chance {
 // One to eight shards, uneven; some are empty.
 std::vector<TokenId> Borders(Chance& chance, int vocabulary) {
   std::vector<TokenId> borders = {0, vocabulary};
-  for (int more = chance.Below(8); more > 0; --more) borders.push_back(chance.OneIn(6) ? borders.back() : chance.Below(vocabulary + 1));
+  for (int more = chance.Below(8); more > 0; --more)
+    borders.push_back(chance.OneIn(6) ? borders.back() : chance.Below(vocabulary + 1));
   std::sort(borders.begin(), borders.end());
   return borders;
 }
@@ -101,7 +104,8 @@ std::vector<float> Logits(Chance& chance, int vocabulary) {
     if (step > 0) logit = std::round(logit / step) * step;
   }
   if (chance.OneIn(3)) {
-    for (int i = 0; i < 5; ++i) logits[static_cast<std::size_t>(chance.Below(vocabulary))] += 8.0f + chance.Normal(2.0f);
+    for (int i = 0; i < 5; ++i)
+      logits[static_cast<std::size_t>(chance.Below(vocabulary))] += 8.0f + chance.Normal(2.0f);
   }
   if (chance.OneIn(6)) {
     const float infinity = std::numeric_limits<float>::infinity();
@@ -126,7 +130,8 @@ scheduler::SequenceStart Start(Chance& chance, int vocabulary) {
     return some;
   };
   if (chance.OneIn(3)) {
-    for (const TokenId token : tokens(8)) sampling.bias.push_back({token, chance.OneOf({-100.0f, -1.0f, 2.0f, 100.0f})});
+    for (const TokenId token : tokens(8))
+      sampling.bias.push_back({token, chance.OneOf({-100.0f, -1.0f, 2.0f, 100.0f})});
     sampling.bias.push_back({vocabulary + 7, 3.0f});  // no token
   }
   if (chance.OneIn(3)) {
@@ -164,11 +169,36 @@ TEST(ShardReading, AnyShardsAnswerAsOneToTheBit) {
     for (int i = 0; i < 4; ++i) {
       const std::vector<float> logits = Logits(chance, vocabulary);
       const SamplerState state(Start(chance, vocabulary));
-      const std::vector<std::uint64_t> allowed = chance.OneIn(4) ? Mask(chance, vocabulary) : std::vector<std::uint64_t>();
-      const SampleWish wish{.position = 3 + chance.Below(20), .top = chance.OneOf({0, 0, 1, 20, vocabulary}), .logprob = chance.OneIn(2), .allowed = allowed};
+      const std::vector<std::uint64_t> allowed =
+          chance.OneIn(4) ? Mask(chance, vocabulary) : std::vector<std::uint64_t>();
+      const SampleWish wish{.position = 3 + chance.Below(20),
+                            .top = chance.OneOf({0, 0, 1, 20, vocabulary}),
+                            .logprob = chance.OneIn(2),
+                            .allowed = allowed};
       const TokenId target = chance.Below(vocabulary);
       ASSERT_EQ(ranks.Sample(logits, state, wish), one.Sample(logits, state, wish)) << "seed " << seed << " case " << i;
-      ASSERT_EQ(ranks.Score(logits, target, wish.top), one.Score(logits, target, wish.top)) << "seed " << seed << " case " << i;
+      ASSERT_EQ(ranks.Score(logits, target, wish.top), one.Score(logits, target, wish.top))
+          << "seed " << seed << " case " << i;
+    }
+  }
+}
+
+// Temperature 1 would leave out what is rare one by one and likely together.
+TEST(ShardReading, MassFarBelowTheLikeliestCounts) {
+  constexpr int kVocabulary = 30000;
+  Chance chance(3);
+  std::vector<float> logits(kVocabulary);
+  for (float& logit : logits) logit = chance.OneOf({-9.98f, -10.5f, -11.0f, -11.0f + chance.Normal(0.1f)});
+  logits[7] = 0.0f;
+  Ranks ranks({0, 9000, 9001, kVocabulary}, kernels::AvailablePaths());
+  Sampler one(kernels::AvailablePaths().front(), kVocabulary);
+  for (const float top_p : {0.5f, 0.7f, 0.8f, 0.9f, 0.95f, 0.99f}) {
+    scheduler::SequenceStart start;
+    start.sampling.top_p = top_p;
+    const SamplerState state(start);
+    for (int position = 0; position < 60; ++position) {
+      ASSERT_EQ(ranks.Sample(logits, state, {.position = position}), one.Sample(logits, state, {.position = position}))
+          << top_p;
     }
   }
 }
@@ -197,12 +227,14 @@ TEST(ShardReading, RoundsAndBytesAreFew) {
       scheduler::SequenceStart start;
       start.sampling = way.parameters;
       const SamplerState state(start);
-      SCOPED_TRACE("deviation " + std::to_string(deviation) + " p " + std::to_string(way.parameters.top_p) + " k " + std::to_string(way.parameters.top_k));
+      SCOPED_TRACE("deviation " + std::to_string(deviation) + " p " + std::to_string(way.parameters.top_p) + " k " +
+                   std::to_string(way.parameters.top_k));
       EXPECT_EQ(ranks.Sample(logits, state, {.position = 9}), one.Sample(logits, state, {.position = 9}));
       EXPECT_LE(ranks.rounds(), way.rounds_max);
       EXPECT_LE(ranks.bytes(), way.bytes_max);
       const std::size_t plain = ranks.bytes();
-      EXPECT_EQ(ranks.Sample(logits, state, {.position = 9, .logprob = true}), one.Sample(logits, state, {.position = 9, .logprob = true}));
+      EXPECT_EQ(ranks.Sample(logits, state, {.position = 9, .logprob = true}),
+                one.Sample(logits, state, {.position = 9, .logprob = true}));
       EXPECT_LE(ranks.bytes(), plain + 16);
     }
   }
@@ -216,7 +248,8 @@ TEST(ShardReading, RubbishFromOtherRanksGivesSomeToken) {
     const VocabularyShards shards{{0, 300, 300, kVocabulary}, chance.OneOf({0, 1, 2})};
     const auto self = static_cast<std::size_t>(shards.self);
     const std::vector<float> all = Logits(chance, kVocabulary);
-    const std::span<const float> logits = std::span(all).subspan(static_cast<std::size_t>(shards.first[self]), static_cast<std::size_t>(shards.SizeOf(self)));
+    const std::span<const float> logits = std::span(all).subspan(static_cast<std::size_t>(shards.first[self]),
+                                                                 static_cast<std::size_t>(shards.SizeOf(self)));
     const SamplerState state(Start(chance, kVocabulary));
     Sieve sieve(kernels::AvailablePaths().front());
     ShardReading reading;

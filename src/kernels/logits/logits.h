@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // logits: passes over a whole vocabulary that drawing a token takes. A token's z is (logit - largest logit) /
-// temperature: 0 for the likeliest, -infinity for one that is forbidden. Each pass reads n numbers once or twice, so its
-// cost is that of second-level cache, but for draw (about 75 vector instructions for 16 tokens, most of them for random
-// numbers) and weigh (about 20, and where it uses buckets 16 additions).
+// temperature: 0 for the likeliest, -infinity for one that is forbidden. Each pass reads n numbers once or twice, so
+// its cost is that of second-level cache, but for draw (about 75 vector instructions for 16 tokens, most of them for
+// random numbers) and weigh (about 20, and where it uses buckets 16 additions).
 //
 // All paths give the same bits (`ref` is plain loops): a probability's mass is exp(z) in units of 2^-40, an integer, so
-// sums of masses do not depend on their order; noise is a function of (key, token); the winner is the largest score, the
-// lower token among equals.
+// sums of masses do not depend on their order; noise is a function of (key, token); the winner is the largest score,
+// the lower token among equals.
 #pragma once
 
 #include <cfloat>
@@ -59,15 +59,16 @@ struct LogitKernels {
   void (*maxima)(const float* x, int n, int group, float* maxima) = nullptr;
   // Tokens with low <= x <= high in their order; returns how many. Requires: `into` has room for n.
   int (*gather)(const float* x, float low, float high, int n, Candidate* into) = nullptr;
-  // Adds the masses of tokens with z <= high to `buckets` [kMassBuckets], to the one of index (high - z) * scale or to the
-  // last one. Sixteen (16 i … 16 i + 15) that are all below `tail` go to the last one together, which costs a fifth.
-  // Requires: no z is above 0.
+  // Adds the masses of tokens with z <= high to `buckets` [kMassBuckets], to the one of index (high - z) * scale or to
+  // the last one. Sixteen (16 i … 16 i + 15) that are all below `tail` go to the last one together, which costs a
+  // fifth. Requires: no z is above 0.
   void (*weigh)(const float* z, float high, float scale, float tail, int n, std::uint64_t* buckets) = nullptr;
   // The sum of the masses of exp(x - shift). Requires: n <= 2^22; no x is above shift.
   std::uint64_t (*mass)(const float* x, float shift, int n) = nullptr;
   // The token with the largest z + Gumbel noise among those that are not worse than `worst`. (Gumbel 1954; its
-  // distribution is the softmax of z.) Noise has a resolution of 2^-32. z[0] is that of token `first` >= 0, by which tokens are
-  // called here and in `worst`: shards of a vocabulary draw apart, and the best of what they drew is what one would have drawn.
+  // distribution is the softmax of z.) Noise has a resolution of 2^-32. z[0] is that of token `first` >= 0, by which
+  // tokens are called here and in `worst`: shards of a vocabulary draw apart, and the best of what they drew is what
+  // one would have drawn.
   DrawnToken (*draw)(const float* z, int first, int n, Candidate worst, const NoiseKey& key) = nullptr;
 };
 

@@ -127,7 +127,8 @@ std::uint64_t SumOfMasses(const float* x, float shift, int n) {
   return SumWide(AddWide(AddWide(low[0], high[0]), AddWide(low[1], high[1])));
 }
 
-// Philox (base/philox.h) for 16 counters at once. Variables rather than arrays: g++ 12 keeps arrays of vectors in memory.
+// Philox (base/philox.h) for 16 counters at once. Variables rather than arrays: g++ 12 keeps arrays of vectors in
+// memory.
 struct Philox16 {
   explicit Philox16(const NoiseKey& key) : position(SetWide(key.position)), choice(SetWide(key.choice)) {
     std::uint32_t k0 = static_cast<std::uint32_t>(key.seed), k1 = static_cast<std::uint32_t>(key.seed >> 32);
@@ -143,7 +144,8 @@ struct Philox16 {
   };
   [[gnu::always_inline]] Counters Advance(Counters c, int round) const {
     const W8 product0 = MultiplyLow(c.c0, SetWide(0xD2511F53)), product1 = MultiplyLow(c.c2, SetWide(0xCD9E8D57));
-    return {Xor3(UpperHalf(product1), c.c1, key0[round]), product1, Xor3(UpperHalf(product0), c.c3, key1[round]), product0};
+    return {Xor3(UpperHalf(product1), c.c1, key0[round]), product1, Xor3(UpperHalf(product0), c.c3, key1[round]),
+            product0};
   }
 
   // Numbers of the 64 tokens from 4 * first on, in order. Lane l of the joined halves has the counter
@@ -171,16 +173,16 @@ struct Philox16 {
   W8 key0[10], key1[10];
 };
 
-// An upper bound of exp(x), at most 9 % too large: between powers of two the line through both lies above the curve. The
-// small addition is for the rounding of the product. NaN and what is very small give 2^-126.
+// An upper bound of exp(x), at most 9 % too large: between powers of two the line through both lies above the curve.
+// The small addition is for the rounding of the product. NaN and what is very small give 2^-126.
 [[gnu::always_inline]] inline V16 ExpBound(V16 x) {
   V16 exponent = Add(Mul(x, Set(1.4426951f)), Set(0.002f));
   exponent = Min(Max(exponent, Set(-126.0f)), Set(126.0f));
   return TruncateToBits(Mul(Add(exponent, Set(127.0f)), Set(0x1p23f)));
 }
 
-// Whether tokens with this z and noise may score at least `best`: with e >= u a score is at most z - log(u), so not unless
-// u <= exp(z - best). Compares a number that is not larger than u.
+// Whether tokens with this z and noise may score at least `best`: with e >= u a score is at most z - log(u), so not
+// unless u <= exp(z - best). Compares a number that is not larger than u.
 [[gnu::always_inline]] inline unsigned LanesThatMayWin(V16 z, V16 random, V16 best) {
   return AtLeastLanes(ExpBound(Sub(z, best)), Mul(HalfOfBits(random), Set(0x1p-31f * 0.999999f)));
 }

@@ -44,7 +44,8 @@ void Weigh(const float* z, float high, float scale, float tail, int n, std::uint
     if (z[i] > high) continue;
     const int sixteen = i / 16 * 16;
     const float place = (high - z[i]) * scale;
-    const bool in_tail = std::all_of(z + sixteen, z + std::min(n, sixteen + 16), [=](float other) { return other < tail; });
+    const bool in_tail =
+        std::all_of(z + sixteen, z + std::min(n, sixteen + 16), [=](float other) { return other < tail; });
     buckets[in_tail || place >= kMassBuckets ? kMassBuckets - 1 : static_cast<int>(place)] += MassOf(z[i]);
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logit kernels: every path against ref, bit for bit. That ref draws from the right distribution is tested with the sampler.
+// Logit kernels: every path against ref, bit for bit. That ref draws from the right distribution is tested with the
+// sampler.
 #include "kernels/logits/logits.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +61,8 @@ TEST_F(Logits, PathsDrawTheSame) {
           if (draw % 4 == 3) worst = {0.0f, n};
           const int first = draw % 2 == 0 ? 0 : static_cast<int>(draw) * 7;
           worst.token = std::min(INT_MAX - first, worst.token) + first;
-          const DrawnToken drawn = fast.draw(z.data(), first, n, worst, key), wanted = ref_.draw(z.data(), first, n, worst, key);
+          const DrawnToken drawn = fast.draw(z.data(), first, n, worst, key),
+                           wanted = ref_.draw(z.data(), first, n, worst, key);
           ASSERT_EQ(std::pair(drawn.token, drawn.score), std::pair(wanted.token, wanted.score))
               << NameOf(path) << " n " << n << " deviation " << deviation << " draw " << draw;
         }
@@ -89,7 +91,8 @@ TEST_F(Logits, TheBestOfWhatShardsDrawIsWhatOneDraws) {
         if (drawn.token != INT_MAX && drawn.score > best.score) best = drawn;
         begin = end;
       }
-      ASSERT_EQ(std::pair(best.token, best.score), std::pair(whole.token, whole.score)) << NameOf(path) << " draw " << draw;
+      ASSERT_EQ(std::pair(best.token, best.score), std::pair(whole.token, whole.score))
+          << NameOf(path) << " draw " << draw;
     }
   }
 }
@@ -155,7 +158,8 @@ TEST_F(Logits, PathsFindTheSame) {
       for (const int group : {16, 64, 256}) {
         ref_.maxima(x.data(), n, group, a.data());
         fast.maxima(x.data(), n, group, b.data());
-        EXPECT_EQ(std::memcmp(a.data(), b.data(), static_cast<std::size_t>((n + group - 1) / group) * sizeof(float)), 0);
+        EXPECT_EQ(std::memcmp(a.data(), b.data(), static_cast<std::size_t>((n + group - 1) / group) * sizeof(float)),
+                  0);
       }
       for (const auto& [low, high] : {std::pair(-FLT_MAX, FLT_MAX), {-1.0f, 1.0f}, {x[0], x[0]}, {9.0f, 8.0f}}) {
         std::vector<Candidate> in_ref(x.size()), in_fast(x.size());
