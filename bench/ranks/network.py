@@ -4,7 +4,8 @@ for each type of number on the wire and each rate of the link. Needs root, Open 
 
     bench/ranks/network.py --skein build/ci/skein --plugin build/ci/libskein_mpi.so --model 1b.gguf [--json FILE]
 
-Each round runs every case once, in turn; figures are the best of the rounds. The model: skein make-model --shape 1b --format Q4_0. Standard
+Each round runs every case once, in turn; figures are the best of the rounds. Links may be measured one at a time (--rates): rows of the others
+stay in FILE, each beside the one process of its own run. The model: skein make-model --shape 1b --format Q4_0. Standard
 library only."""
 
 import argparse
@@ -72,6 +73,9 @@ def main():
     rows = [{"link": rate or "unlimited", "wire": wire, "sent": chosen[(wire, rate)], "prefill_tokens_per_s": round(prefill, 2),
              "decode_tokens_per_s": round(decode, 2), "prefill_of_one_process": round(prefill / one[0], 3),
              "decode_of_one_process": round(decode / one[1], 3)} for (wire, rate), (prefill, decode) in best.items()]
+    if options.json and Path(options.json).exists():
+        measured = {(row["link"], row["wire"]) for row in rows}
+        rows = [row for row in json.loads(Path(options.json).read_text())["rows"] if (row["link"], row["wire"]) not in measured] + rows
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     report = {"date": str(date.today()), "commit": commit, "cores": os.cpu_count(), "command": "bench/ranks/network.py",
               "model": "skein make-model --shape 1b --format Q4_0", "prompt_tokens": options.prompt, "answer_tokens": options.answer,
