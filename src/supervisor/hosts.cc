@@ -66,6 +66,19 @@ Result<std::vector<HostShare>> ParseHosts(std::string_view text, const comm::Pla
   return hosts;
 }
 
+std::string LastOfNodeList(std::string_view list) {
+  const bool in_brackets = list.ends_with(']');
+  const std::size_t open = in_brackets ? list.rfind('[') : std::string_view::npos;
+  if (in_brackets && open == std::string_view::npos) return {};
+  const std::string_view before = list.substr(0, in_brackets ? open : list.size());
+  std::string name(before.substr(before.rfind(',') + 1));  // npos + 1: all of it
+  if (in_brackets) {
+    const std::string_view inside = list.substr(open + 1, list.size() - open - 2);
+    name += inside.substr(inside.find_last_of(",-") + 1);
+  }
+  return IsHostName(name) ? name : "";
+}
+
 std::vector<int> HostOfRanks(const std::vector<HostShare>& hosts) {
   std::vector<int> of_ranks;
   for (std::size_t host = 0; host < hosts.size(); ++host) of_ranks.insert(of_ranks.end(), static_cast<std::size_t>(hosts[host].ranks), static_cast<int>(host));

@@ -22,6 +22,8 @@ struct HostShare {
 // "a,b" or "a:2,b:1": all with their number of ranks, or none, and then they are spread as evenly as can be. Errors: kInvalidArgument for a
 // word that is no host's name, a host named twice, more hosts than ranks, numbers that are not the mesh's.
 Result<std::vector<HostShare>> ParseHosts(std::string_view text, const comm::Places& mesh);
+// The last host of a list as Slurm writes it, "n[01-04,7],m2"; empty where it cannot be read.
+std::string LastOfNodeList(std::string_view list);
 // The host of each rank, by number.
 std::vector<int> HostOfRanks(const std::vector<HostShare>& hosts);
 

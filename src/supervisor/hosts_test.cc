@@ -37,6 +37,12 @@ TEST(Hosts, RefusesWhatIsNoListOfHosts) {
   }
 }
 
+// Ranks of a Slurm job would look for the server on their own host.
+TEST(Hosts, ReadsTheLastHostOfASlurmJob) {
+  const std::pair<const char*, const char*> cases[] = {{"n1", "n1"}, {"n1,n2", "n2"}, {"n[1-4]", "n4"}, {"a1,n[01-04,07]", "n07"}, {"n[1-2],m3", "m3"}, {"n[1", ""}, {"", ""}, {"]", ""}};
+  for (const auto& [list, last] : cases) EXPECT_EQ(LastOfNodeList(list), last) << list;
+}
+
 TEST(Endpoint, RanksFindAnAddress) {
   auto endpoint = ListenAt("127.0.0.1");
   ASSERT_TRUE(endpoint.ok()) << endpoint.status().message();

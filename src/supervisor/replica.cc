@@ -40,6 +40,7 @@ constexpr std::chrono::milliseconds kEndLookEvery{5};
 
 // As comm/transports/mpi.h reads it.
 constexpr const char* kPluginVariable = "SKEIN_MPI_PLUGIN";
+constexpr const char* kSlurmNodes = "SLURM_JOB_NODELIST";
 // A rank comes with up to three connections.
 constexpr std::size_t kConnectionsOfRank = 3;
 
@@ -166,6 +167,8 @@ Status Replica::Listen() {
     if (address.empty()) {
       std::vector<std::string> names;
       for (const HostShare& host : options_.hosts) names.push_back(host.name);
+      const char* nodes = std::getenv(kSlurmNodes);
+      if (names.empty() && nodes != nullptr) names.push_back(LastOfNodeList(nodes));  // this process is on the first
       SKEIN_ASSIGN_OR_RETURN(address, AddressTowards(names));
     }
     endpoint = ListenAt(address);
