@@ -8,17 +8,15 @@
 #include "bench_comm.h"
 
 #include <fmt/format.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdio>
 
 #include "bench_comm_figures.h"
 #include "comm/transports/mpi.h"
 #include "help.h"
 #include "kernels/threads/thread_pool.h"
+#include "run_program.h"
 
 namespace skein::app {
 namespace {
@@ -42,26 +40,18 @@ Result<CommPlan> PlanOf(const BenchCommOptions& options) {
   return plan;
 }
 
-std::string Quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-bool HasMpirun() { return std::system("command -v mpirun >/dev/null 2>&1") == 0; }
+bool HasMpirun() { return !FindProgram("mpirun").empty(); }
 
 // The same measurement as a job of MPI on this host.
 Result<std::vector<CommRow>> MeasureWithMpirun(const BenchCommOptions& options) {
-  char program[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", program, sizeof program);
-  if (length <= 0) return InternalError("the program's own file is needed to start it again, it cannot be found");
+  SKEIN_ASSIGN_OR_RETURN(const std::string program, OwnProgram());
   std::string sizes;
   for (const int size : options.sizes) sizes += fmt::format("{}{}", sizes.empty() ? "" : ",", size);
   const bool enough = options.ranks <= kernels::AvailableCores();
   // In a container everybody is root, of which Open MPI wants to be told that it is meant.
   const std::string command = fmt::format(
       "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun {} -n {} {} bench comm --transport mpi --csv --size {} --wire {} --algorithm {}",
-      enough ? "--bind-to core" : "--oversubscribe", options.ranks, Quoted({program, static_cast<std::size_t>(length)}), sizes, options.wire,
+      enough ? "--bind-to core" : "--oversubscribe", options.ranks, ShellWord(program), sizes, options.wire,
       options.algorithm);
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return InternalError("mpirun cannot be started");

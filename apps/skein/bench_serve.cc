@@ -38,26 +38,6 @@ Result<double> RateOf(const std::string& text) {
   return rate;
 }
 
-// The first key of a file such as the server's (`#` begins a comment), or OPENAI_API_KEY, or nothing.
-Result<std::string> ApiKey(const std::string& path) {
-  std::string text;
-  if (path.empty()) {
-    if (const char* key = std::getenv("OPENAI_API_KEY")) text = key;
-  } else {
-    SKEIN_ASSIGN_OR_RETURN(text, ReadTextFile(path, "--api-key-file", kKeyFileBytesMax));
-  }
-  std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
-  while (begin < text.size() && text[begin] == '#') {
-    begin = std::min(text.find_first_not_of(" \t\r\n", std::min(text.find('\n', begin), text.size())), text.size());
-  }
-  const std::string key = text.substr(begin, std::min(text.find_first_of(" \t\r\n", begin), text.size()) - begin);
-  const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c <= '~'; });
-  if (!visible || (key.empty() && !path.empty())) {
-    return InvalidArgument("a key is expected to be a word of visible ASCII characters; see --api-key-file and OPENAI_API_KEY", "--api-key-file");
-  }
-  return key;
-}
-
 Result<std::string> ServedModel(const ClientOptions& client) {
   ClientOptions asking = client;
   asking.timeout = std::min<std::chrono::nanoseconds>(client.timeout, kFetchTimeout);
@@ -104,6 +84,25 @@ Status WarmUp(const BenchServeOptions& options, const ClientOptions& client, Wor
 }
 
 }  // namespace
+
+Result<std::string> ApiKey(const std::string& path) {
+  std::string text;
+  if (path.empty()) {
+    if (const char* key = std::getenv("OPENAI_API_KEY")) text = key;
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(text, ReadTextFile(path, "--api-key-file", kKeyFileBytesMax));
+  }
+  std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+  while (begin < text.size() && text[begin] == '#') {
+    begin = std::min(text.find_first_not_of(" \t\r\n", std::min(text.find('\n', begin), text.size())), text.size());
+  }
+  const std::string key = text.substr(begin, std::min(text.find_first_of(" \t\r\n", begin), text.size()) - begin);
+  const bool visible = std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c <= '~'; });
+  if (!visible || (key.empty() && !path.empty())) {
+    return InvalidArgument("a key is expected to be a word of visible ASCII characters; see --api-key-file and OPENAI_API_KEY", "--api-key-file");
+  }
+  return key;
+}
 
 void BenchServeOptions::Describe(FieldList& fields) {
   fields.AddPositional("GOAL", &second_goal, false, "a second goal of --goodput");

@@ -29,4 +29,7 @@ struct BenchServeOptions {
 };
 Status RunBenchServe(const BenchServeOptions& options, Context& context);
 
+// The first key of a file such as the server's (`#` begins a comment), or OPENAI_API_KEY, or nothing.
+Result<std::string> ApiKey(const std::string& path);
+
 }  // namespace skein::app

@@ -37,11 +37,10 @@ bool TakesConnections(const addrinfo& address) {
 
 }  // namespace
 
-Result<Target> ResolveTarget(const std::string& base_url) {
+Result<Target> ResolveTarget(const std::string& base_url, const std::string& flag) {
   constexpr std::string_view kPlain = "http://", kSecure = "https://";
   const auto wrong = [&] {
-    return InvalidArgument(fmt::format("--base-url is expected to be http://HOST:PORT or https://HOST:PORT, found '{}'", base_url.substr(0, 80)),
-                           "--base-url");
+    return InvalidArgument(fmt::format("{} is expected to be http://HOST:PORT or https://HOST:PORT, found '{}'", flag, base_url.substr(0, 80)), flag);
   };
   Target target;
   target.secure = base_url.starts_with(kSecure);
@@ -65,7 +64,7 @@ Result<Target> ResolveTarget(const std::string& base_url) {
   addrinfo* found = nullptr;
   const int error = ::getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
   if (error != 0 || found == nullptr) {
-    return Status(Code::kUnavailable, fmt::format("--base-url: {} is not known: {}; check the host's name", host, ::gai_strerror(error)), "--base-url");
+    return Status(Code::kUnavailable, fmt::format("{}: {} is not known: {}; check the host's name", flag, host, ::gai_strerror(error)), flag);
   }
   // The first address that takes a connection: localhost may be ::1 first while the server listens on 127.0.0.1.
   const addrinfo* chosen = found;

@@ -28,7 +28,8 @@ struct Target {
   socklen_t address_bytes = 0;
 };
 // "http://HOST[:PORT][/PREFIX]", or https. Errors: kInvalidArgument for what is no such URL, kUnavailable for an unknown host.
-Result<Target> ResolveTarget(const std::string& base_url);
+// `flag`: what errors call it.
+Result<Target> ResolveTarget(const std::string& base_url, const std::string& flag = "--base-url");
 
 class Descriptor {
  public:

@@ -4,8 +4,10 @@
 #include "commands.h"
 
 #include "bench_comm.h"
+#include "bench_ranks.h"
 #include "bench_serve.h"
 #include "command.h"
+#include "mesh.h"
 
 namespace skein::app {
 namespace {
@@ -60,10 +62,18 @@ constexpr Command kCommands[] = {
     {"bench comm", "", "measures ranks talking to each other",
      "All-reduce by algorithm and size, and plain messages; beside MPI_Allreduce where there is an MPI.\nStarted by mpirun it measures that job.",
      kMeasuring, &Invoke<BenchCommOptions, RunBenchComm>},
+    {"bench ranks", "MODEL", "measures how much of its ranks a mesh makes use of",
+     "Takes one rank, one process and the mesh in turn; tells efficiency, its bound, and where the rest goes.", kMeasuring,
+     &Invoke<BenchRanksOptions, RunBenchRanks>},
     {"bench serve", "--base-url URL", "sends a load to a server that speaks OpenAI's API",
      "--goodput may take several goals at once: --goodput ttft:200 tpot:50 e2el:4000. A trace has lines\n"
      "{\"timestamp_ms\", \"input_length\", \"output_length\"} or {\"timestamp_ms\", \"prompt\", \"max_tokens\"}.",
      kMeasuring, &Invoke<BenchServeOptions, RunBenchServe>},
+    {"mesh check", "[--hosts a,b,…]", "tells whether ranks can work here, or on several hosts",
+     "Hosts are reached by ssh, as mpirun would; version, clock and the links between them are looked at.", kMeasuring,
+     &Invoke<MeshCheckOptions, RunMeshCheck>},
+    {"mesh top", "[--url URL]", "shows what the ranks behind a server do", "Once where standard output is no terminal; else until Ctrl-C.",
+     kMeasuring, &Invoke<MeshTopOptions, RunMeshTop>},
 };
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "kernels/threads/thread_pool.h"
 #include "model/memory.h"
 #include "model_cache.h"
+#include "run_program.h"
 
 namespace skein::app {
 namespace {
@@ -27,15 +27,7 @@ std::string ReadSmallFile(const std::string& path) {
   return text.str();
 }
 
-// Whether a program is in the PATH.
-bool HasProgram(std::string_view name) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path == nullptr ? "/usr/bin:/bin" : path);
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access(fmt::format("{}/{}", folder, name).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
+bool HasProgram(std::string_view name) { return !FindProgram(name).empty(); }
 
 Finding ExamineProcessor() {
   const std::vector<kernels::KernelPath> paths = kernels::AvailablePaths();

@@ -3,8 +3,10 @@
 // skein run: one prompt, one answer, through the library's public interface.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string_view>
 
 #include "base/json_writer.h"
 #include "base/output_file.h"
@@ -101,15 +103,22 @@ std::string AnswerJson(const Engine& engine, const Answer& answer, const RunOpti
   return json.Take() + "\n";
 }
 
-// Spans of a Chrome trace (chrome://tracing): the prompt's steps together, then each token's.
+// Spans of a Chrome trace (chrome://tracing): the prompt's steps together, then each token's; in a second row what the steps of each did. Ranks talk many
+// times in a step: that is one span, behind the one of computing.
 class Trace {
  public:
   Trace() : begin_(Now()), last_(begin_) {}
 
   void Load(double load_ms) { Span("load", begin_ - 1000 * load_ms, 1000 * load_ms); }
-  void Token() {
+  void Token(const GeneratedToken& token) {
     const double now = Now();
     Span(count_++ == 0 ? "prompt" : "token", last_, now - last_);
+    const double steps_us = std::clamp(1000 * token.steps_ms, 0.0, now - last_);
+    const double communication_us = std::clamp(1000 * token.communication_ms, 0.0, steps_us);
+    if (steps_us > 0) Span("compute", now - steps_us, steps_us - communication_us, kStepsRow);
+    if (communication_us > 0) {
+      Span("communication", now - communication_us, communication_us, kStepsRow, fmt::format(",\"args\":{{\"share\":{:.4f}}}", communication_us / steps_us));
+    }
     last_ = now;
   }
   Status WriteTo(OutputFile& file, const model::PhaseClock::Profile& phases) {
@@ -119,14 +128,15 @@ class Trace {
   }
 
  private:
-  static constexpr int kPhasesRow = 3;
   static double Now() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return std::chrono::duration<double, std::micro>(now).count();
   }
-  void Span(const char* name, double begin_us, double length_us) {
-    events_ += fmt::format("{}{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":{:.1f},\"dur\":{:.1f}}}",
-                           events_.empty() ? "" : ",\n", name, begin_us, length_us);
+  static constexpr int kTokensRow = 1, kStepsRow = 2, kPhasesRow = 3;
+  // `more`: JSON members, each behind a comma.
+  void Span(const char* name, double begin_us, double length_us, int row = kTokensRow, std::string_view more = "") {
+    events_ += fmt::format("{}{{\"name\":\"{}\",\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.1f},\"dur\":{:.1f}{}}}", events_.empty() ? "" : ",\n", name, row,
+                           begin_us, length_us, more);
   }
 
   double begin_, last_;
@@ -169,7 +179,7 @@ Status RunRun(const RunOptions& options, Context& context) {
   trace.Load(engine.info().load_ms);
   Status written;
   const PieceCallback on_piece = [&](const Piece& piece) {
-    if (piece.token != nullptr) trace.Token();
+    if (piece.token != nullptr) trace.Token(*piece.token);
     if (context.json() || piece.text.empty()) return Next::kContinue;
     written = context.out().Write(piece.text);
     if (written.ok()) written = context.out().Flush();

@@ -36,6 +36,9 @@ struct GeneratedToken {
   std::int32_t token = 0;
   float logprob = 0;            // of the model's own distribution, before temperature and the like
   std::vector<TokenScore> top;  // likeliest first
+  // Time that steps of the engine took to compute since the token before, those of other answers included; and of that, in which ranks talked or
+  // waited for each other.
+  double steps_ms = 0, communication_ms = 0;
 };
 
 // A part of an answer as it arrives. `text` is whole characters and may be empty (half a character so far, or the

@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{20};
 // Tokens that may wait for a slow callback before the sequence pauses.
 constexpr std::size_t kEventsWaiting = 256;
+constexpr double kMsPerNs = 1e-6;
 
 using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -48,12 +49,15 @@ class Writer {
   }
 
   // False: no more tokens are wanted.
-  bool OnToken(const scheduler::ScoredToken& scored) {
+  bool OnToken(const engine::TokenEvent& event) {
+    const scheduler::ScoredToken& scored = event.token;
     last_ = std::chrono::steady_clock::now();
     if (answer_.tokens.empty()) first_ = last_;
     GeneratedToken& token = answer_.tokens.emplace_back();
     token.token = scored.token;
     token.logprob = scored.logprob;
+    token.steps_ms = static_cast<double>(event.steps_ns) * kMsPerNs;
+    token.communication_ms = static_cast<double>(event.communication_ns) * kMsPerNs;
     for (const scheduler::TokenLogprob& top : scored.top) token.top.push_back({top.token, top.logprob});
     const bool ends = !question_.options.ignore_stop_tokens &&
                       std::find(question_.stop_tokens.begin(), question_.stop_tokens.end(), scored.token) !=
@@ -132,7 +136,7 @@ Result<Answer> AnswerQuestion(engine::EngineClient& client, const text::Tokenize
     if (question.cancellation != nullptr && question.cancellation->cancelled()) end_request();
     if (!event) continue;
     if (const auto* token = std::get_if<engine::TokenEvent>(&*event)) {
-      if (wanted && !writer.OnToken(token->token)) end_request();
+      if (wanted && !writer.OnToken(*token)) end_request();
     } else if (const auto* finish = std::get_if<engine::FinishedEvent>(&*event)) {
       if (finish->reason == engine::FinishReason::kError) {
         return InternalError(finish->error.empty() ? "a step of the engine failed" : finish->error);

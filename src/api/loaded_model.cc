@@ -130,7 +130,12 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   const model::CacheUse& cache = model.cache_use();
   info_.packed_cache = cache.read ? "read" : cache.written ? "written" : "";
   info_.packed_cache_trouble = cache.trouble;
-  return RunEngine(mesh_->first().TakeExecutor({}));
+  SKEIN_ASSIGN_OR_RETURN(std::vector<engine::RankStats> ranks, RanksOf(file_->config(), machine_));
+  return RunEngine(mesh_->first().TakeExecutor({}), [ranks = std::move(ranks), counters = mesh_->Counters()] {
+    std::vector<engine::RankStats> now = ranks;
+    for (std::size_t rank = 0; rank < now.size(); ++rank) now[rank].load = counters[rank]->Read();
+    return now;
+  });
 }
 
 Status LoadedModel::StartProcesses(const LoadProgress& progress) {
@@ -147,10 +152,11 @@ Status LoadedModel::StartProcesses(const LoadProgress& progress) {
   return OkStatus();
 }
 
-Status LoadedModel::RunEngine(std::unique_ptr<engine::Executor> executor) {
+Status LoadedModel::RunEngine(std::unique_ptr<engine::Executor> executor, std::function<std::vector<engine::RankStats>()> ranks) {
   limits_ = executor->limits();
-  const engine::EngineOptions options = EngineOptionsOf(machine_, info_.name, info_.arithmetic, info_.kv_dtype);
-  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), options, clock_));
+  engine::EngineOptions options = EngineOptionsOf(machine_, info_.name, info_.arithmetic, info_.kv_dtype);
+  options.ranks = std::move(ranks);
+  SKEIN_ASSIGN_OR_RETURN(engine_, engine::Engine::Create(std::move(executor), std::move(options), clock_));
   client_ = engine_.get();
   return OkStatus();
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "api/local_rank.h"
 #include "api/machine.h"
@@ -43,7 +44,7 @@ class LoadedModel {
   LoadedModel() = default;
   Status LoadWeights(const LoadProgress& progress);
   Status StartProcesses(const LoadProgress& progress);
-  Status RunEngine(std::unique_ptr<engine::Executor> executor);
+  Status RunEngine(std::unique_ptr<engine::Executor> executor, std::function<std::vector<engine::RankStats>()> ranks = {});
   Status Simulate();
   Status ChooseContext();
   Status ChooseKv(std::uint64_t context);

@@ -77,6 +77,25 @@ std::size_t SlotBytes(const formats::ModelConfig& config, const Machine& machine
   return std::clamp((residual + kPage - 1) / kPage * kPage, comm::Arena::kSlotBytes, kSlotMax);
 }
 
+Result<std::vector<engine::RankStats>> RanksOf(const formats::ModelConfig& config, const Machine& machine) {
+  SKEIN_ASSIGN_OR_RETURN(const comm::Mesh mesh, comm::Mesh::Create(machine.mesh));
+  std::vector<engine::RankStats> ranks;
+  const auto part = [](const model::Span& span) { return engine::RankPart{span.begin, span.end}; };
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const model::Share share = ShareOf(config, machine, mesh, {rank});
+    const comm::Places at = mesh.PlacesOf({rank});
+    engine::RankStats& stats = ranks.emplace_back();
+    stats.rank = rank;
+    stats.pipe = at.pipe;
+    stats.tensor = at.tensor;
+    stats.layers = part(share.layers);
+    stats.heads = part(share.heads);
+    stats.columns = part(share.columns);
+    stats.vocabulary = part(share.vocabulary);
+  }
+  return ranks;
+}
+
 int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) {
   const std::vector<int> hosts = HostOfRanks(machine, mesh);
   std::ptrdiff_t most = 1;  // ranks of one host
@@ -110,6 +129,7 @@ Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& reque
                                                                 .step_tokens = machine.step_tokens,
                                                                 .step_outputs = machine.step_outputs},
                                                                clock));
+  made->counters_ = made->rank_->counters();
   return made;
 }
 
@@ -155,6 +175,12 @@ Status ThreadMesh::LoadRanks(const formats::ModelFile& file, const Machine& mach
     followers_.emplace_back([mesh_rank = &ranks_[rank]->mesh_rank()] { static_cast<void>(mesh_rank->Follow()); });
   }
   return OkStatus();
+}
+
+std::vector<std::shared_ptr<const engine::RankCounters>> ThreadMesh::Counters() const {
+  std::vector<std::shared_ptr<const engine::RankCounters>> counters;
+  for (const auto& rank : ranks_) counters.push_back(rank->counters());
+  return counters;
 }
 
 ThreadMesh::~ThreadMesh() {

@@ -53,6 +53,7 @@ class LocalRank {
   engine::MeshRank& mesh_rank() { return *rank_; }
   // What travels, after it was chosen.
   const comm::WireTypes& wire() const { return wire_; }
+  const std::shared_ptr<const engine::RankCounters>& counters() const { return counters_; }
   // For the first rank: what the engine runs. It takes mesh_rank, and must go before this.
   std::unique_ptr<engine::MeshExecutor> TakeExecutor(engine::MeshExecutor::OnLost on_lost);
 
@@ -61,11 +62,14 @@ class LocalRank {
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<engine::MeshRank> rank_;
   comm::WireTypes wire_;
+  std::shared_ptr<const engine::RankCounters> counters_;
 };
 
 // What a rank loads of the model, and with how many threads: those of a host are shared out among its ranks.
 model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, comm::Rank rank);
 int ThreadsOf(const Machine& machine, const comm::Mesh& mesh);
+// Places and shares of all ranks, by rank; nothing of what they have done.
+Result<std::vector<engine::RankStats>> RanksOf(const formats::ModelConfig& config, const Machine& machine);
 // Of the slots of an arena for `group`.
 std::size_t SlotBytes(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, const comm::Group& group);
 
@@ -78,6 +82,8 @@ class ThreadMesh {
   ~ThreadMesh();
 
   LocalRank& first() { return *ranks_.front(); }
+  // By rank; for any thread.
+  std::vector<std::shared_ptr<const engine::RankCounters>> Counters() const;
 
  private:
   ThreadMesh() = default;

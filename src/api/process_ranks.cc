@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <utility>
@@ -161,6 +162,7 @@ Result<std::unique_ptr<supervisor::Supervisor>> StartRanks(const std::string& pa
   supervisor::SupervisorOptions options;
   options.replica.setup = SetupOf(path, machine, mesh, kv_tokens, context);
   SKEIN_ASSIGN_OR_RETURN(options.replica.setup.identity, supervisor::IdentityOf(path));
+  SKEIN_ASSIGN_OR_RETURN(options.ranks, RanksOf(file.config(), machine));
   options.replica.progress = progress;
   options.replica.hosts = machine.hosts;
   options.replica.by_network = machine.by_network();
@@ -201,6 +203,7 @@ Result<supervisor::RankWork> ComputingRank(supervisor::RankContext& context) {
   SKEIN_ASSIGN_OR_RETURN(process->rank, LocalRank::Load({*process->file, machine, mesh, {setup.rank}, setup.kv_tokens, setup.context}, transports,
                                                         progress, process->clock));
   supervisor::RankWork work;
+  work.load = [counters = process->rank->counters()] { return counters->Read(); };
   const model::Model& model = process->rank->model();
   if (setup.rank != 0) {
     work.run = [&context, process = std::shared_ptr<ComputingProcess>(std::move(process))]() -> Status {

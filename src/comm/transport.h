@@ -20,6 +20,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,12 @@ struct TransportOptions {
   std::vector<int> ranks = {};
 };
 
+// Sums since a transport was made.
+struct TransportCounts {
+  std::uint64_t bytes_posted = 0;  // once for each addressee
+  std::uint64_t waited_ns = 0;     // for peers that were late; what takes less than about a microsecond is no wait
+};
+
 class Transport {
  public:
   static constexpr int kSlots = 4;
@@ -59,6 +66,7 @@ class Transport {
   std::string_view name() const { return name_; }  // "threads", "shm", "mpi"
   // Ok until the first failure.
   const Status& status() const { return status_; }
+  virtual TransportCounts counts() const { return counts_; }
   // What errors call the work that goes on: a literal.
   virtual void set_operation(const char* operation) { operation_ = operation; }
   // Of waits from now on: a rank that waits for the next step's plan is patient, one within a step is not.
@@ -94,6 +102,8 @@ class Transport {
     return options_.ranks.empty() ? member : options_.ranks[static_cast<std::size_t>(member)];
   }
   const TransportOptions& options() const { return options_; }
+  void CountPosted(std::size_t bytes) { counts_.bytes_posted += bytes; }
+  void CountWaited(std::chrono::nanoseconds time) { counts_.waited_ns += static_cast<std::uint64_t>(time.count()); }
   bool failed() const { return failed_; }
 
  private:
@@ -102,6 +112,7 @@ class Transport {
   int size_;
   std::size_t slot_bytes_;
   TransportOptions options_;
+  TransportCounts counts_;
   const char* operation_ = "communication";
   bool failed_ = false;
   Status status_;

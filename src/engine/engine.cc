@@ -64,6 +64,7 @@ void Engine::CommitOldest() {
   submitted_.erase(submitted_.begin());
   scheduler::StepResult result = executor_->Wait();
   counts_.step_ns += result.compute_ns;
+  counts_.communication_ns += result.communication_ns;
   scheduler_.Commit(*oldest.plan, std::move(result));
   executor_->Recycle(std::move(result));  // Commit leaves its storage
   ++counts_.steps;
@@ -83,7 +84,9 @@ void Engine::TakeArrivals() {
                                        .epoch = arrival.epoch,
                                        .prompt_tokens = arrival.state.prompt_tokens,
                                        .sink = std::move(arrival.sink),
-                                       .submitted_ns = arrival.submitted_ns});
+                                       .submitted_ns = arrival.submitted_ns,
+                                       .steps_ns = counts_.step_ns,
+                                       .communication_ns = counts_.communication_ns});
     const Status added = scheduler_.Add(std::move(arrival.state), now_ns);
     if (!added.ok()) {
       SKEIN_CHECK(added.code() == Code::kUnavailable);  // for the rest Submit has asked the scheduler already
@@ -141,8 +144,13 @@ void Engine::PublishOne(scheduler::SchedulerEvent& event, std::int64_t now_ns) {
     case Kind::kToken:
       if (live.first_token_ns < 0) live.first_token_ns = now_ns;
       ++counts_.generated_tokens;
-      live.sink->OnToken(
-          {.request = live.request, .epoch = live.epoch, .index = event.index, .token = std::move(event.token)});
+      live.sink->OnToken({.request = live.request,
+                          .epoch = live.epoch,
+                          .index = event.index,
+                          .token = std::move(event.token),
+                          .steps_ns = static_cast<std::int64_t>(counts_.step_ns - std::exchange(live.steps_ns, counts_.step_ns)),
+                          .communication_ns = static_cast<std::int64_t>(
+                              counts_.communication_ns - std::exchange(live.communication_ns, counts_.communication_ns))});
       return;
     case Kind::kFinished:
       End(event.sequence, {.reason = event.reason,

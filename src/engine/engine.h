@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,6 +38,7 @@ struct EngineOptions {
   bool prefix_cache = true;
   scheduler::HashSecret prefix_secret = {};  // random for each deployment, so that nobody outside can make keys collide
   std::string prefix_fingerprint = {};       // names model, arithmetic and KV type
+  std::function<std::vector<RankStats>()> ranks = {};  // who knows of the executor's ranks; called by any thread
   bool own_thread = true;
   std::int64_t paused_look_ns = 5'000'000;  // how often sinks without room are looked at when nothing else runs
 };
@@ -55,6 +57,7 @@ class Engine final : public EngineClient {
   void Cancel(RequestId request) override;
   void Wake() override;
   EngineStats Stats() const override;
+  std::vector<RankStats> Ranks() const override { return options_.ranks ? options_.ranks() : std::vector<RankStats>(); }
 
   // One step: submits plans until as many as may be are in flight, or nothing is left to plan, and takes in the result of
   // the oldest. False when there was nothing to do. Requires: no own thread.
@@ -78,6 +81,8 @@ class Engine final : public EngineClient {
     std::int64_t submitted_ns = 0;
     std::int64_t first_step_ns = -1;
     std::int64_t first_token_ns = -1;
+    // Of counts_, when it came or had its last token.
+    std::uint64_t steps_ns = 0, communication_ns = 0;
   };
 
   // A plan whose result has not come yet.

@@ -17,6 +17,7 @@
 
 #include "base/ids.h"
 #include "base/status.h"
+#include "engine/rank_load.h"
 #include "scheduler/sampling.h"
 #include "scheduler/sequence_state.h"
 #include "scheduler/step_plan.h"
@@ -55,6 +56,8 @@ struct TokenEvent {
   std::uint32_t epoch = 0;
   std::int32_t index = 0;                        // of the generated token
   scheduler::ScoredToken token = {};
+  std::int64_t steps_ns = 0;                     // that steps took to compute since the request's last token, or since it came …
+  std::int64_t communication_ns = 0;             // … of these, in which ranks talked or waited for each other
   friend bool operator==(const TokenEvent&, const TokenEvent&) = default;
 };
 // What was computed at consecutive prompt positions from `first_position`: the score at position p is that of the
@@ -99,6 +102,7 @@ inline constexpr std::array<double, 13> kStepTokenBounds = {1, 8, 16, 32, 64, 12
 struct EngineStats {
   std::uint64_t steps = 0;
   std::uint64_t step_ns = 0;             // time that they took to compute
+  std::uint64_t communication_ns = 0;    // of that: ranks talked, or waited for each other
   std::uint64_t prompt_tokens = 0;
   std::uint64_t generated_tokens = 0;
   // Steps by how many tokens they had, of prompts and generated together: above the bound before and at most each of
@@ -133,6 +137,9 @@ class EngineClient {
   // A sink has room again. A hint: without it the engine looks by itself, every few milliseconds.
   virtual void Wake() = 0;
   virtual EngineStats Stats() const = 0;
+  // What the ranks behind the engine are and have done, by rank; empty where that is not known. Of ranks in other processes: as they said
+  // last, a beat ago.
+  virtual std::vector<RankStats> Ranks() const { return {}; }
   // kUnavailable while requests that are submitted only wait: the engine's processes are being started anew.
   virtual Status Health() const { return OkStatus(); }
 };

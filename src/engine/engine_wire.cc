@@ -36,8 +36,8 @@ void Fields(Wire& /*wire*/, T& /*value*/) {}
 
 template <class Wire, Same<EngineStats> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.steps, value.step_ns, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals, value.running, value.waiting,
-       value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
+  wire(value.steps, value.step_ns, value.communication_ns, value.prompt_tokens, value.generated_tokens, value.preemptions, value.refusals,
+       value.running, value.waiting, value.paused, value.blocks_total, value.blocks_held, value.blocks_cached, value.block_tokens, value.places_unused,
        value.prefix_queries, value.prefix_hits, value.restarts, value.replays);
   for (auto& count : value.step_tokens) wire(count);
 }
@@ -49,7 +49,7 @@ void Fields(Wire& wire, T& value) {
 
 template <class Wire, Same<TokenEvent> T>
 void Fields(Wire& wire, T& value) {
-  wire(value.request, value.epoch, value.index, value.token);
+  wire(value.request, value.epoch, value.index, value.token, value.steps_ns, value.communication_ns);
 }
 
 template <class Wire, Same<FinishedEvent> T>

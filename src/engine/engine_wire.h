@@ -37,7 +37,7 @@ using Message =
 
 // What every message's frame begins with.
 inline constexpr std::uint32_t kEngineMagic = 0x4E454B53;  // "SKEN"
-inline constexpr std::uint16_t kEngineVersion = 4;
+inline constexpr std::uint16_t kEngineVersion = 5;
 
 // Events of a request, besides its last one, that may be under way and not taken by its sink yet.
 std::uint32_t EventWindowOf(const RequestSpec& request);

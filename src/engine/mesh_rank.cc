@@ -123,6 +123,7 @@ Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, ke
                               .plans_in_flight = mesh.shape().pipe};  // a stage each
   std::unique_ptr<MeshRank> made(new MeshRank(model, pool, mesh, rank, std::move(links), limits, clock));
   SKEIN_ASSIGN_OR_RETURN(made->kv_, model::KvStore::Create(model.local(), options.kv_type, options.frames));
+  made->counters_->SetMemory(model.packed_bytes() + made->kv_->bytes());
   made->kv_->Touch(pool);  // now, not in the middle of the first answers
   SKEIN_ASSIGN_OR_RETURN(made->decoder_, model::Decoder::Create(model, *made->kv_, pool, {options.step_tokens, options.step_outputs},
                                                                 {made->links_.tensor.get(), made->links_.pipe.get()}));
@@ -159,13 +160,39 @@ Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
   result.step = plan.step;
   const TimedStep timed(rank_, plan);
   const std::int64_t begin = clock_.NowNs();
+  const std::uint64_t waited_before = WaitedNs();
   result.error = inputs_.Build(plan, *kv_);
-  if (result.error.empty()) SKEIN_RETURN_IF_ERROR(Compute(plan, result));
-  result.compute_ns = static_cast<std::uint64_t>(clock_.NowNs() - begin);
-  result.communication_ns = decoder_->communication_ns() + gather_ns_;
-  // Waiting for the stage before is no cost of this step: forecasts of how long steps take learn from it.
-  if (links_.pipe != nullptr) result.compute_ns -= std::min(result.compute_ns, result.communication_ns);
+  if (!result.error.empty()) return OkStatus();
+  SKEIN_RETURN_IF_ERROR(Compute(plan, result));
+  Account(result, static_cast<std::uint64_t>(clock_.NowNs() - begin), WaitedNs() - waited_before);
   return OkStatus();
+}
+
+void MeshRank::Account(StepResult& result, std::uint64_t taken_ns, std::uint64_t waited_ns) {
+  result.compute_ns = taken_ns;
+  result.communication_ns = std::min(taken_ns, decoder_->communication_ns() + gather_ns_);
+  waited_ns = std::min(waited_ns, result.communication_ns);
+  counters_->Add({.steps = 1,
+                  .busy_ns = taken_ns - result.communication_ns,
+                  .communication_ns = result.communication_ns - waited_ns,
+                  .waiting_ns = waited_ns,
+                  .bytes_sent = BytesSent()});
+  if (links_.pipe == nullptr) return;
+  // Waiting for the stage before is no cost of this step: forecasts of how long steps take learn from it.
+  result.compute_ns -= waited_ns;
+  result.communication_ns -= waited_ns;
+}
+
+std::uint64_t MeshRank::WaitedNs() const {
+  std::uint64_t waited_ns = 0;
+  for (const auto* link : {&links_.pipe, &links_.tensor}) waited_ns += *link == nullptr ? 0 : (*link)->transport().counts().waited_ns;
+  return waited_ns;
+}
+
+std::uint64_t MeshRank::BytesSent() const {
+  std::uint64_t bytes = 0;
+  for (const auto* link : {&links_.everyone, &links_.pipe, &links_.tensor}) bytes += *link == nullptr ? 0 : (*link)->transport().counts().bytes_posted;
+  return bytes;
 }
 
 Status MeshRank::Follow() {

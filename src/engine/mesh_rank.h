@@ -19,6 +19,7 @@
 #include "comm/communicator.h"
 #include "comm/mesh.h"
 #include "engine/executor.h"
+#include "engine/rank_load.h"
 #include "engine/sampler.h"
 #include "engine/sharded_sampler.h"
 #include "engine/step_inputs.h"
@@ -55,6 +56,8 @@ class MeshRank {
   comm::Rank sampling_rank() const { return sampling_; }
   bool samples() const { return rank_ == sampling_; }
   comm::Communicator* everyone() { return links_.everyone.get(); }
+  // What this rank does, for any thread to read; it may live longer.
+  std::shared_ptr<const RankCounters> counters() const { return counters_; }
 
   // Computes this rank's part of the plan; on the sampling rank the result's rows as well. A plan that cannot be is an error in `result`, the
   // same one on every rank. Errors: kUnavailable naming a rank that was lost; the mesh is of no use afterwards.
@@ -67,6 +70,10 @@ class MeshRank {
   MeshRank(const model::Model& model, kernels::ThreadPool& pool, const comm::Mesh& mesh, comm::Rank rank, MeshLinks links,
            const ExecutorLimits& limits, const Clock& clock);
   Status Compute(const scheduler::StepPlan& plan, scheduler::StepResult& result);
+  // Puts the times of a step that took so long into its result and into counters_.
+  void Account(scheduler::StepResult& result, std::uint64_t taken_ns, std::uint64_t waited_ns);
+  std::uint64_t WaitedNs() const;   // so far, for peers within steps: on the tensor and the pipe axis
+  std::uint64_t BytesSent() const;  // so far
   // What follows is done by all ranks of the last stage. `logits`: [outputs, this rank's part of the vocabulary].
   Status ReadOutputs(const scheduler::StepPlan& plan, std::span<const float> logits, scheduler::StepResult& result);
   // Rows of the result, and what is to be read for them.
@@ -112,6 +119,7 @@ class MeshRank {
   std::vector<std::size_t> sizes_;                     // by rank
   std::vector<float> gathered_;                        // logits by rank
   std::uint64_t gather_ns_ = 0;
+  std::shared_ptr<RankCounters> counters_ = std::make_shared<RankCounters>();
 };
 
 // A value of bytes that everybody gets from the first rank, whatever its length.

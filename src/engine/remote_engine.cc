@@ -37,6 +37,7 @@ std::int32_t CapacityOf(const ExecutorLimits& limits) {
 void AddCounts(const EngineStats& from, EngineStats& to) {
   to.steps += from.steps;
   to.step_ns += from.step_ns;
+  to.communication_ns += from.communication_ns;
   to.prompt_tokens += from.prompt_tokens;
   to.generated_tokens += from.generated_tokens;
   for (std::size_t i = 0; i < to.step_tokens.size(); ++i) to.step_tokens[i] += from.step_tokens[i];

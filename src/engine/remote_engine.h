@@ -39,6 +39,7 @@ struct RemoteEngineOptions {
   std::int64_t held_look_ns = 5'000'000;  // how often sinks without room are looked at
   // A connection ended that nobody detached: why. Called by the engine's thread, once for each Attach; may call Detach.
   std::function<void(const Status&)> on_lost = {};
+  std::function<std::vector<RankStats>()> ranks = {};  // who knows of them; called by any thread
 };
 
 class RemoteEngine final : public EngineClient {
@@ -54,6 +55,7 @@ class RemoteEngine final : public EngineClient {
   void Wake() override;
   // What the engines said, counts of earlier ones added.
   EngineStats Stats() const override;
+  std::vector<RankStats> Ranks() const override { return options_.ranks ? options_.ranks() : std::vector<RankStats>(); }
   Status Health() const override;
 
   // When it returns requests are served, the live ones first. `limits`: of the engine at the other end.

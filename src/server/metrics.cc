@@ -105,6 +105,45 @@ class Page {
   std::string out_;
 };
 
+// "0-14", as people count; "none" for nothing.
+std::string PartText(engine::RankPart part) {
+  return part.begin >= part.end ? std::string("none") : fmt::format("{}-{}", part.begin, part.end - 1);
+}
+
+// What each rank is and has done.
+void WriteRanks(Page& page, std::span<const engine::RankStats> ranks) {
+  if (ranks.empty()) return;
+  struct Family {
+    const char* name;
+    const char* type;
+    const char* help;
+    double (*value)(const engine::RankStats& rank);
+  };
+  static constexpr Family kFamilies[] = {
+      {"skein_rank_steps_total", "counter", "Steps that the rank has computed its part of.", [](const engine::RankStats& rank) { return static_cast<double>(rank.load.steps); }},
+      {"skein_rank_busy_seconds_total", "counter", "Time in which the rank computed.", [](const engine::RankStats& rank) { return static_cast<double>(rank.load.busy_ns) * 1e-9; }},
+      {"skein_rank_communication_seconds_total", "counter", "Time in which the rank talked to ranks that were there.",
+       [](const engine::RankStats& rank) { return static_cast<double>(rank.load.communication_ns) * 1e-9; }},
+      {"skein_rank_waiting_seconds_total", "counter", "Time in which the rank waited, in the middle of a step, for ranks that were not.",
+       [](const engine::RankStats& rank) { return static_cast<double>(rank.load.waiting_ns) * 1e-9; }},
+      {"skein_rank_communication_share", "gauge", "Communication and waiting in the rank's last steps; 1 is all of their time.",
+       [](const engine::RankStats& rank) { return rank.load.recent_share; }},
+      {"skein_rank_sent_bytes_total", "counter", "Bytes that the rank sent to others.", [](const engine::RankStats& rank) { return static_cast<double>(rank.load.bytes_sent); }},
+      {"skein_rank_memory_bytes", "gauge", "Memory of the rank's weights and KV cache.", [](const engine::RankStats& rank) { return static_cast<double>(rank.load.memory_bytes); }},
+      {"skein_rank_restarts_total", "counter", "Times that all ranks were started anew because this one was lost.",
+       [](const engine::RankStats& rank) { return static_cast<double>(rank.losses); }},
+  };
+  page.Head("skein_rank_info", "gauge", "The rank's place on the mesh, and its share of the model.");
+  for (const engine::RankStats& rank : ranks) {
+    page.Plain("skein_rank_info", 1, fmt::format("rank=\"{}\",pipe=\"{}\",tensor=\"{}\",layers=\"{}\",heads=\"{}\",columns=\"{}\",vocabulary=\"{}\"", rank.rank, rank.pipe,
+                                                 rank.tensor, PartText(rank.layers), PartText(rank.heads), PartText(rank.columns), PartText(rank.vocabulary)));
+  }
+  for (const Family& family : kFamilies) {
+    page.Head(family.name, family.type, family.help);
+    for (const engine::RankStats& rank : ranks) page.Plain(family.name, family.value(rank), fmt::format("rank=\"{}\"", rank.rank));
+  }
+}
+
 }  // namespace
 
 void Histogram::Observe(double value) {
@@ -154,7 +193,7 @@ void Metrics::OnParameters(std::int64_t n) { n_.Observe(static_cast<double>(n));
 
 void Metrics::OnHttp(std::string_view route, int status) { ++http_[{std::string(route), status}]; }
 
-std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges& gauges) const {
+std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges& gauges, std::span<const engine::RankStats> ranks) const {
   Page page(model_);
   const double blocks = engine.blocks_total == 0 ? 1 : engine.blocks_total;
   page.Gauge("vllm:num_requests_running", engine.running, "Sequences in the running batch.");
@@ -209,6 +248,8 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
   page.OwnCounter("skein_engine_steps_total", static_cast<double>(engine.steps), "Steps of the engine.");
   page.OwnCounter("skein_engine_step_seconds_total", static_cast<double>(engine.step_ns) * 1e-9,
                   "Time that steps of the engine took to compute.");
+  page.OwnCounter("skein_engine_communication_seconds_total", static_cast<double>(engine.communication_ns) * 1e-9,
+                  "Of that, time in which ranks talked, or waited for each other.");
   page.OwnCounter("skein_engine_restarts_total", static_cast<double>(engine.restarts),
                   "Times that the engine's processes were lost and started anew.");
   page.OwnCounter("skein_requests_replayed_total", static_cast<double>(engine.replays),
@@ -220,6 +261,7 @@ std::string Metrics::Text(const engine::EngineStats& engine, const ServerGauges&
                 "Token places of held blocks that hold no token yet.");
   page.OwnGauge("skein_sequences_paused", engine.paused, "Sequences that wait for their slow clients.");
   page.OwnGauge("skein_draining", gauges.draining ? 1 : 0, "1 while the server takes no new work.");
+  WriteRanks(page, ranks);
   return page.Take();
 }
 

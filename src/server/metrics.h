@@ -80,8 +80,8 @@ class Metrics {
   void OnRefusedFull() { ++refused_full_; }
   void OnClientGone() { ++clients_gone_; }
 
-  // The whole text, content type kContentType.
-  std::string Text(const engine::EngineStats& engine, const ServerGauges& gauges) const;
+  // The whole text, content type kContentType. `ranks` is empty where nothing is known of them.
+  std::string Text(const engine::EngineStats& engine, const ServerGauges& gauges, std::span<const engine::RankStats> ranks = {}) const;
   static constexpr std::string_view kContentType = "text/plain; version=0.0.4; charset=utf-8";
 
  private:

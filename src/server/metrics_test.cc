@@ -47,6 +47,25 @@ TEST(Metrics, EverySeriesBelongsToOneFamilyThatIsSaid) {
   }
 }
 
+TEST(Metrics, EveryRankHasItsSeries) {
+  // A rank that makes the others wait could not be found.
+  engine::RankStats rank{.rank = 1, .pipe = 0, .tensor = 1, .layers = {0, 30}, .heads = {5, 9}};
+  rank.load = {.steps = 3, .busy_ns = 2'000'000'000, .waiting_ns = 500'000'000, .recent_share = 0.25};
+  rank.losses = 2;
+  const std::string page = Metrics("m", 4096).Text({.communication_ns = 1'500'000'000}, {}, std::span(&rank, 1));
+  for (const char* line : {
+           "skein_rank_info{rank=\"1\",pipe=\"0\",tensor=\"1\",layers=\"0-29\",heads=\"5-8\",columns=\"none\",vocabulary=\"none\"} 1.0\n",
+           "skein_rank_busy_seconds_total{rank=\"1\"} 2.0\n",
+           "skein_rank_waiting_seconds_total{rank=\"1\"} 0.5\n",
+           "skein_rank_communication_share{rank=\"1\"} 0.25\n",
+           "skein_rank_restarts_total{rank=\"1\"} 2.0\n",
+           "skein_engine_communication_seconds_total 1.5\n",
+       }) {
+    EXPECT_NE(page.find(line), std::string::npos) << line;
+  }
+  EXPECT_EQ(Metrics("m", 4096).Text({}, {}).find("skein_rank_"), std::string::npos) << "nothing is known of ranks";
+}
+
 TEST(Metrics, NamesAndBucketsAreThoseOfVllm) {
   // Dashboards and autoscalers find their series by name and by the text of `le`.
   Metrics metrics("m", 4096);

@@ -15,7 +15,10 @@ void Fields(Wire& wire, T& value) {
   wire.Enum(value.purpose, HelloMessage::Purpose::kModel);
 }
 template <class Wire, Same<BeatMessage> T>
-void Fields(Wire& /*wire*/, T& /*value*/) {}
+void Fields(Wire& wire, T& value) {
+  auto& load = value.load;
+  wire(load.steps, load.busy_ns, load.communication_ns, load.waiting_ns, load.bytes_sent, load.memory_bytes, load.recent_share);
+}
 template <class Wire, Same<StopMessage> T>
 void Fields(Wire& /*wire*/, T& /*value*/) {}
 template <class Wire, Same<ProgressMessage> T>

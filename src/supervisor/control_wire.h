@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/rank_load.h"
 #include "supervisor/rank_setup.h"
 
 namespace skein::supervisor {
@@ -25,8 +26,10 @@ struct HelloMessage {
   Purpose purpose = Purpose::kControl;
   friend bool operator==(const HelloMessage&, const HelloMessage&) = default;
 };
-// Either way: I am alive.
-struct BeatMessage {};
+// Either way: I am alive. From a rank with what it has done.
+struct BeatMessage {
+  engine::RankLoad load = {};
+};
 // To a rank: end in order.
 struct StopMessage {};
 struct ProgressMessage {

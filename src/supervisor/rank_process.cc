@@ -188,6 +188,11 @@ void RankContext::Flush() {
   changed_.wait_for(lock, kFlushPatience, [this] { return idle_; });
 }
 
+engine::RankLoad RankContext::Load() {
+  const std::lock_guard lock(mutex_);
+  return load_ ? load_() : engine::RankLoad();
+}
+
 void RankContext::Loop() {
   auto heard = Clock::now();
   auto next_beat = heard;
@@ -200,7 +205,7 @@ void RankContext::Loop() {
     for (const ControlMessage& message : outgoing) control_.Put(EncodeControl(message));
     const auto now = Clock::now();
     if (now >= next_beat && control_.unsent() == 0) {
-      control_.Put(EncodeControl(BeatMessage{}));
+      control_.Put(EncodeControl(BeatMessage{Load()}));
       next_beat = now + kBeatEvery;
     }
     if (!control_.Write().ok()) ::_exit(kOrphanExit);
@@ -241,6 +246,10 @@ Status RankContext::Work(const RankBody& body) {
   SKEIN_ASSIGN_OR_RETURN(RankWork work, body(*this));
   if (setup_.rank == 0 && work.client == nullptr) return InternalError("the first rank has no engine to serve");
   if (setup_.rank != 0 && work.run == nullptr) return InternalError(fmt::format("rank {} has nothing to do", setup_.rank));
+  {
+    const std::lock_guard lock(mutex_);
+    load_ = work.load;
+  }
   Send(ReadyMessage{work.facts});
   return setup_.rank == 0 ? Serve(*work.client) : work.run();
 }

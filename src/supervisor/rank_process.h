@@ -50,6 +50,7 @@ struct RankWork {
   RankFacts facts = {};
   std::shared_ptr<engine::EngineClient> client = {};  // of the first rank: it owns all that it needs
   std::function<Status()> run = {};                   // of the others; Ok: told to stop
+  std::function<engine::RankLoad()> load = {};        // what it has done, for beats; called by any thread
 };
 using RankBody = std::function<Result<RankWork>(RankContext&)>;
 
@@ -93,6 +94,7 @@ class RankContext {
   void Send(ControlMessage message);
   // Returns when all that was sent has left, or after a second.
   void Flush();
+  engine::RankLoad Load();
 
   RankSetup setup_;
   std::string endpoint_;   // of ranks that inherited nothing
@@ -110,6 +112,7 @@ class RankContext {
   bool idle_ = true;                                  // under mutex_: nothing waits to be sent
   engine::EngineService* service_ = nullptr;          // under mutex_: to be stopped and muted
   bool failed_ = false;                               // under mutex_
+  std::function<engine::RankLoad()> load_;            // under mutex_
   std::chrono::steady_clock::time_point last_progress_;  // under mutex_
   std::thread thread_;
 };

@@ -52,8 +52,6 @@ struct Peer {
   pid_t pid = -1;  // where it is known
 };
 
-Status LostRank(int rank, std::string_view how) { return Status(Code::kUnavailable, fmt::format("rank {} {}", rank, how)); }
-
 // Who is on this host must be of this user; of others nothing is known before they say the secret.
 Peer PeerOf(int socket) {
   int family = 0;
@@ -213,6 +211,17 @@ std::vector<pid_t> Replica::pids() const {
   return pids;
 }
 
+std::vector<engine::RankLoad> Replica::loads() const {
+  std::vector<engine::RankLoad> loads;
+  for (const Rank& rank : ranks_) loads.push_back(rank.load);
+  return loads;
+}
+
+Status Replica::Lost(int rank, std::string_view how) {
+  lost_ = rank;
+  return Status(Code::kUnavailable, fmt::format("rank {} {}", rank, how));
+}
+
 Status Replica::Watch(const WakeEvent& wake) {
   std::vector<pollfd> watched{{wake.descriptor(), POLLIN, 0}};
   for (const Rank& rank : ranks_) {
@@ -256,18 +265,19 @@ Status Replica::TakeFrom(int number) {
   }
   if (read.ok()) return OkStatus();
   // Its end may be known already, and says more than a closed channel.
-  if (rank.child.pid() > 0 && rank.child.WaitForEnd(std::chrono::milliseconds(kLookEveryMs))) return LostRank(number, rank.child.how());
+  if (rank.child.pid() > 0 && rank.child.WaitForEnd(std::chrono::milliseconds(kLookEveryMs))) return Lost(number, rank.child.how());
   if (launcher_.pid() > 0 && !rank.ready && said_.empty()) {  // a rank says on standard error what it cannot say here
     pollfd watched{output_.get(), POLLIN, 0};
     ::poll(&watched, 1, kLookEveryMs);
     ReadOutput();
   }
-  return LostRank(number, said_.empty() || rank.ready ? "closed its channel" : fmt::format("closed its channel; it said: {}", said_));
+  return Lost(number, said_.empty() || rank.ready ? "closed its channel" : fmt::format("closed its channel; it said: {}", said_));
 }
 
 Status Replica::Take(int number, const ControlMessage& message) {
   Rank& rank = ranks_[static_cast<std::size_t>(number)];
   if (const auto* failed = std::get_if<FailedMessage>(&message)) {
+    lost_ = number;
     return StatusOf(*failed);
   }
   if (const auto* progress = std::get_if<ProgressMessage>(&message)) {
@@ -288,7 +298,9 @@ Status Replica::Take(int number, const ControlMessage& message) {
     }
     rank.facts = ready->facts;
     rank.ready = true;
-  } else if (!std::holds_alternative<BeatMessage>(message)) {
+  } else if (const auto* beat = std::get_if<BeatMessage>(&message)) {
+    rank.load = beat->load;
+  } else {
     return InvalidFile(fmt::format("rank {} sent what only a supervisor sends", number));
   }
   return OkStatus();
@@ -311,15 +323,15 @@ Status Replica::LookForLost() {
   for (int number = 0; number < static_cast<int>(ranks_.size()); ++number) {
     Rank& rank = ranks_[static_cast<std::size_t>(number)];
     if (rank.control == nullptr) {
-      if (now - started_ > options_.start_patience) return LostRank(number, fmt::format("has not come within {} s; {}", options_.start_patience.count() / 1000, said_));
+      if (now - started_ > options_.start_patience) return Lost(number, fmt::format("has not come within {} s; {}", options_.start_patience.count() / 1000, said_));
       continue;
     }
     if (rank.child.pid() > 0 && rank.child.Ended()) {
       SKEIN_RETURN_IF_ERROR(TakeFrom(number));  // what it said last
-      return LostRank(number, rank.child.how());
+      return Lost(number, rank.child.how());
     }
     if (now - rank.heard > (rank.ready ? options_.rank_patience : options_.load_patience)) {
-      return LostRank(number, fmt::format("has been silent for {:.1f} s", std::chrono::duration<double>(now - rank.heard).count()));
+      return Lost(number, fmt::format("has been silent for {:.1f} s", std::chrono::duration<double>(now - rank.heard).count()));
     }
   }
   if (launcher_.pid() > 0 && launcher_.Ended()) {

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -67,6 +68,10 @@ class Replica {
   // Tells all ranks to end and waits; whoever does not is killed.
   void Stop();
   std::vector<pid_t> pids() const;
+  // What the ranks have done, as their last beats said; by rank.
+  std::vector<engine::RankLoad> loads() const;
+  // The rank whose loss Watch told of; -1: not one alone.
+  int lost() const { return lost_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -79,6 +84,7 @@ class Replica {
     bool has_model = false;  // it has had its connection to the model
     RankFacts facts = {};
     std::uint64_t done = 0, total = 0;
+    engine::RankLoad load = {};
   };
   // A connection that has not said who it is.
   struct Guest {
@@ -102,12 +108,14 @@ class Replica {
   void Admit(Guest& guest, const HelloMessage& hello);
   void ReadOutput();
   bool HasEnded(Rank& rank);
+  Status Lost(int rank, std::string_view how);
 
   const ReplicaOptions& options_;
   std::uint64_t incarnation_ = 0;
   std::vector<comm::Arena> arenas_;
   std::vector<int> arena_descriptors_;
   std::vector<Rank> ranks_;
+  int lost_ = -1;
   Descriptor engine_;
   Clock::time_point started_ = {}, looked_ = {}, next_beat_ = {};
   // With mpirun:

@@ -16,6 +16,17 @@ namespace {
 constexpr std::chrono::milliseconds kFirstPause{200};
 constexpr std::chrono::milliseconds kLongestPause{5000};
 
+// Sums grow; what a rank has now is what it said last.
+void AddLoad(const engine::RankLoad& from, engine::RankLoad& to) {
+  to.steps += from.steps;
+  to.busy_ns += from.busy_ns;
+  to.communication_ns += from.communication_ns;
+  to.waiting_ns += from.waiting_ns;
+  to.bytes_sent += from.bytes_sent;
+  to.memory_bytes = from.memory_bytes;
+  to.recent_share = from.recent_share;
+}
+
 // Whether mpirun started this process, or another launcher several of it.
 bool InsideMpiJob() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr) return true;
@@ -38,9 +49,13 @@ Result<std::unique_ptr<Supervisor>> Supervisor::Start(SupervisorOptions options)
   if (!setup.model.empty()) {
     SKEIN_ASSIGN_OR_RETURN(setup.identity, IdentityOf(setup.model));
   }
+  options.ranks.resize(static_cast<std::size_t>(setup.ranks()));
   SKEIN_ASSIGN_OR_RETURN(WakeEvent wake, WakeEvent::Create());
   std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(options), std::move(wake)));
+  supervisor->earlier_ = supervisor->options_.ranks;
+  for (std::size_t rank = 0; rank < supervisor->earlier_.size(); ++rank) supervisor->earlier_[rank].rank = static_cast<std::int32_t>(rank);
   engine::RemoteEngineOptions remote;
+  remote.ranks = [raw = supervisor.get()] { return raw->Ranks(); };
   if (const std::int32_t requests = supervisor->options_.replica.setup.requests; requests > 0) {
     remote.requests = static_cast<std::size_t>(requests);
   }
@@ -77,6 +92,28 @@ void Supervisor::Shutdown() {
 std::vector<pid_t> Supervisor::pids() const {
   const std::lock_guard lock(mutex_);
   return pids_;
+}
+
+std::vector<engine::RankStats> Supervisor::Ranks() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<engine::RankStats> ranks = earlier_;
+  for (std::size_t rank = 0; rank < loads_.size(); ++rank) AddLoad(loads_[rank], ranks[rank].load);
+  return ranks;
+}
+
+void Supervisor::NoteLoads(const Replica& replica) {
+  const std::lock_guard lock(mutex_);
+  pids_ = replica.pids();
+  loads_ = replica.loads();
+}
+
+// Its ranks' work stays counted; who was to blame is counted, too.
+void Supervisor::NoteEnd(const Replica& replica) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<engine::RankLoad> loads = replica.loads();
+  for (std::size_t rank = 0; rank < loads.size(); ++rank) AddLoad(loads[rank], earlier_[rank].load);
+  if (replica.lost() >= 0) ++earlier_[static_cast<std::size_t>(replica.lost())].losses;
+  loads_.clear();
 }
 
 bool Supervisor::stopping() const {
@@ -135,14 +172,15 @@ Status Supervisor::RunReplica(std::uint64_t incarnation, bool& went_well) {
       remote_->Attach(replica->TakeEngine(), replica->facts().limits);
       if (incarnation > 1) Log(LogLevel::kInfo, "ranks are back, requests go on");
     }
+    NoteLoads(*replica);
     const std::lock_guard lock(mutex_);
-    pids_ = replica->pids();
     if (went_well && first_ == First::kWaits) {
       first_ = First::kDone;
       changed_.notify_all();
     }
   }
   remote_->Detach();  // what the lost replica still has to say comes too late
+  NoteEnd(*replica);
   if (status.ok()) replica->Stop();
   return status;
 }

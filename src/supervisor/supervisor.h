@@ -31,6 +31,7 @@ namespace skein::supervisor {
 
 struct SupervisorOptions {
   ReplicaOptions replica = {};
+  std::vector<engine::RankStats> ranks = {};  // what is known of them beforehand, by rank
   std::function<void(LogLevel, std::string_view)> log = {};
 };
 
@@ -49,6 +50,8 @@ class Supervisor {
   const RankFacts& facts() const { return facts_; }
   // Of the ranks that live now, by rank; -1: not known.
   std::vector<pid_t> pids() const;
+  // What ranks have done since the start, those of lost replicas included; by rank. Also what client().Ranks() says.
+  std::vector<engine::RankStats> Ranks() const;
   // Ends requests with kCancelled and the ranks in order. Calling it again does nothing.
   void Shutdown();
 
@@ -57,6 +60,8 @@ class Supervisor {
   void Run();
   Status RunReplica(std::uint64_t incarnation, bool& went_well);
   void NoteStart(const Replica& replica);
+  void NoteLoads(const Replica& replica);
+  void NoteEnd(const Replica& replica);
   bool Pause(std::chrono::milliseconds time);
   void Log(LogLevel level, std::string_view text) const;
   bool stopping() const;
@@ -77,6 +82,8 @@ class Supervisor {
   bool engine_is_lost_ = false;
   bool stopping_ = false;
   std::vector<pid_t> pids_;
+  std::vector<engine::RankStats> earlier_;  // of replicas that were lost
+  std::vector<engine::RankLoad> loads_;     // of the one of now
 
   std::thread thread_;
 };

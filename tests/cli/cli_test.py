@@ -16,7 +16,8 @@ from pathlib import Path
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("SKEIN_TINY_MODEL", "tiny.gguf")
 COMMANDS = ["run", "chat", "serve", "models", "pull", "make-model", "doctor", "inspect", "tokenize", "detokenize", "template",
-            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench comm", "bench kernels", "bench model", "bench serve"]
+            "eval", "eval logits", "eval perplexity", "eval choices", "bench", "bench comm", "bench kernels", "bench model", "bench ranks", "bench serve",
+            "mesh", "mesh check", "mesh top"]
 GREEDY = ("--temperature", "0", "--max-tokens", "8")
 
 
@@ -364,6 +365,79 @@ class Measuring(Case):
             self.assertTrue(all(row["median_us"] >= row["best_us"] > 0 for row in found["rows"]))
             self.assertEqual([link["transport"] for link in found["links"]], [transport])
         self.assertIn("--pretend-hosts", self.refused(2, "bench", "comm", "--ranks", "2", "--pretend-hosts", "3"))
+
+    def test_efficiency_of_ranks(self):
+        # Parts that do not add up would send people looking for time that was never lost.
+        for mesh in (("--tensor", "2"), ("--pipe", "2"), ("--tensor", "2", "--transport", "shm")):
+            found = self.json("bench", "ranks", MODEL, *mesh, "-p", "16", "-n", "6", "-b", "1,2", "-r", "1")
+            self.assertEqual([test["test"] for test in found["tests"]], ["pp16", "tg6", "pp16×b2", "tg6×b2"])
+            self.assertEqual(len(found["ranks"]), 2)
+            for test in found["tests"]:
+                self.assertAlmostEqual(sum(test["parts"].values()), 1, places=6)
+                self.assertGreater(test["efficiency"], 0)
+                self.assertTrue(0 < test["balance_bound"] <= 1 + 1e-9, test)
+                self.assertEqual("bubble" in test, mesh[0] == "--pipe")
+                for rank in test["ranks"]:
+                    self.assertGreater(rank["steps"], 0, f"a rank tells nothing of its work: {mesh}")
+                    self.assertGreater(rank["busy"], 0)
+                self.assertGreater(test["bytes_per_token"], 0)
+        self.assertIn("--threads", self.refused(2, "bench", "ranks", MODEL, "--tensor", "2", "--threads", "3"))
+        self.assertIn(b"bubble", self.ok("bench", "ranks", MODEL, "--pipe", "2", "-p", "0", "-n", "4", "-b", "1", "-r", "1"))
+
+    def test_a_trace_has_communication(self):
+        # Where the time of ranks goes could not be seen.
+        trace = self.folder / "trace.json"
+        for ranks, names in (("1", {"load", "prompt", "token", "compute"}), ("2", {"load", "prompt", "token", "compute", "communication"})):
+            self.ok("run", MODEL, "ab cd", "--raw", *GREEDY, "--ignore-eos", "--tensor", ranks, "--profile", trace)
+            # Rows of tokens and of their steps; what is below are the phases of steps.
+            events = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X" and event["tid"] <= 2]
+            self.assertEqual({event["name"] for event in events}, names)
+            for event in events:
+                self.assertGreaterEqual(event["dur"], 0)
+                self.assertTrue(0 < event.get("args", {}).get("share", 0.5) <= 1, event)
+
+    def test_mesh_check_here(self):
+        # Whoever sets up ranks would find out one failure at a time.
+        found = {finding["name"]: finding for finding in self.json("mesh", "check", "--transport", "shm")["findings"]}
+        self.assertLessEqual({"cores", "memory", "huge pages", "shared memory", "shm"}, set(found))
+        self.assertNotIn("mpi", found)
+        self.assertIn("GB/s", found["shm"]["meaning"])
+        self.assertTrue(all(finding["fix"] for finding in found.values() if finding["status"] != "ok"))
+        self.assertIn("--hosts", self.refused(2, "mesh", "check", "--hosts", "-oProxyCommand=touch"))
+
+    def test_mesh_check_of_hosts(self):
+        # One host that is away would hide what is wrong with the others.
+        agent = self.folder / "agent"
+        agent.write_text("#!/bin/sh\nhost=$1\nshift\ncase $host in 127.0.0.1) exec sh -c \"$*\";; 127.0.0.2) exec sleep 100;;\n"
+                         "127.0.0.3) echo 'skein 0.0.0 (commit other)'; date +%s%N;; *) echo refused >&2; exit 255;; esac\n")
+        agent.chmod(0o755)
+        outcome = skein("mesh", "check", "--hosts", "127.0.0.1,127.0.0.2,127.0.0.4,127.0.0.5", "--agent", agent, "--patience", "1", "--json")
+        self.assertEqual(outcome.returncode, 5)
+        found = {finding["name"]: finding for finding in json.loads(outcome.stdout)["findings"]}
+        self.assertEqual(found["127.0.0.1 reach"]["status"], "ok")
+        self.assertEqual(found["127.0.0.1 version"]["status"], "ok")
+        self.assertEqual(found["127.0.0.1 clock"]["status"], "ok")
+        self.assertIn("no answer", found["127.0.0.2 reach"]["meaning"])
+        self.assertIn("refused", found["127.0.0.4 reach"]["meaning"])
+        self.assertEqual({name.split()[0] for name in found}, {"127.0.0.1", "127.0.0.2", "127.0.0.4", "127.0.0.5"})
+        other = skein("mesh", "check", "--hosts", "127.0.0.3", "--agent", agent, "--json")
+        found = {finding["name"]: finding for finding in json.loads(other.stdout)["findings"]}
+        self.assertEqual(found["127.0.0.3 version"]["status"], "fail")
+
+    def test_mesh_top(self):
+        # The ranks of a server that runs slowly could not be looked at.
+        server = subprocess.Popen([SKEIN, "serve", MODEL, "--port", "0", "--tensor", "2"], stderr=subprocess.PIPE, text=True)
+        try:
+            url = next(line.split(" at ")[1].split()[0] for line in server.stderr if line.startswith("skein: serving"))
+            found = self.json("mesh", "top", "--url", url, "--interval-ms", "100")
+            self.assertEqual([(rank["rank"], rank["tensor"]) for rank in found["ranks"]], [(0, "0"), (1, "1")])
+            self.assertTrue(all(rank["memory_bytes"] > 0 and rank["busy"] == 0 for rank in found["ranks"]), found)
+            self.assertEqual(len(self.ok("mesh", "top", "--url", url, "--interval-ms", "100").splitlines()), 3)
+        finally:
+            server.terminate()
+            server.communicate(timeout=60)
+        self.refused(5, "mesh", "top", "--url", url)
+        self.refused(2, "mesh", "top", "--url", "somewhere")
 
 
 class Limits(Case):

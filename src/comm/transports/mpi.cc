@@ -18,6 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int kLooksPerClock = 64;
+constexpr unsigned kLooksWithoutWait = 8;  // about a microsecond: what takes longer is waiting
 // Testing is what drives MPI forward, so waiting is busy; once this has passed, a look each kNap is enough.
 constexpr auto kBusy = std::chrono::milliseconds(10);
 constexpr int kNapUs = 20;
@@ -129,7 +130,10 @@ bool MpiTransport::WaitFor(int request, int peer, std::size_t& bytes) {
   Clock::time_point begin;
   for (unsigned looks = 0;; ++looks) {
     const int done = plugin_.test(request, &bytes);
-    if (done > 0) return true;
+    if (done > 0) {
+      if (looks > kLooksWithoutWait) CountWaited(Clock::now() - begin);
+      return true;
+    }
     if (done < 0) {
       FailAt(peer, "cannot be reached, or sent more than was expected");
       return false;
@@ -176,6 +180,7 @@ bool MpiTransport::Post(int peer, const std::byte* slot, std::size_t begin, std:
     return false;
   }
   sending_.push_back({request, peer, empty ? nullptr : slot});
+  CountPosted(end - begin);
   return true;
 }
 

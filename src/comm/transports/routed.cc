@@ -96,6 +96,11 @@ void RoutedTransport::set_timeout(std::chrono::nanoseconds timeout) {
   network_->set_timeout(timeout);
 }
 
+TransportCounts RoutedTransport::counts() const {
+  const TransportCounts local = local_->counts(), network = network_->counts();
+  return {local.bytes_posted + network.bytes_posted, local.waited_ns + network.waited_ns};
+}
+
 void RoutedTransport::FailWithEither() { FailWith(local_->status().ok() ? network_->status() : local_->status()); }
 
 std::byte* RoutedTransport::Open() {

@@ -23,6 +23,7 @@ class RoutedTransport final : public Transport {
 
   void set_operation(const char* operation) override;
   void set_timeout(std::chrono::nanoseconds timeout) override;
+  TransportCounts counts() const override;
   std::byte* Open() override;
   void Prepare(std::size_t bytes) override { local_->Prepare(bytes); }
   bool Post(int peer, const std::byte* slot, std::size_t begin, std::size_t end) override;

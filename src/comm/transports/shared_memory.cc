@@ -20,6 +20,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kSpin = std::chrono::microseconds(50);
 constexpr int kLooksWithoutPause = 32;  // a peer that is in step answers before a pause ends
+// Then pauses, about a microsecond of them: what takes longer is measured as waiting.
+constexpr int kLooksWithoutClock = 16;
 constexpr int kLooksPerClock = 128;
 constexpr std::size_t kPreparedBytes = 16 << 10;  // half a first-level cache
 // A poster looks for sleepers without a fence, so a wake-up may be lost in the moment when both act; the first sleep is
@@ -94,7 +96,7 @@ bool SharedMemoryTransport::WaitFor(int peer, const std::atomic<std::uint32_t>& 
     for (int i = 0; i < kLooksWithoutPause; ++i) {
       if (ready()) return true;
     }
-    for (int i = 0; i < kLooksPerClock; ++i) {
+    for (int i = 0; i < kLooksWithoutClock; ++i) {
       kernels::Pause();
       if (ready()) return true;
     }
@@ -109,7 +111,9 @@ template <typename Ready>
   while (options().spin && Clock::now() < begin + kSpin) {
     for (int i = 0; i < kLooksPerClock; ++i) {
       kernels::Pause();
-      if (ready()) return true;
+      if (!ready()) continue;
+      CountWaited(Clock::now() - begin);
+      return true;
     }
   }
   // Nobody sleeps while others may wait for its acknowledgements.
@@ -134,6 +138,7 @@ template <typename Ready>
     sleep = std::min<std::chrono::nanoseconds>(sleep * 4, kLongestSleep);
   }
   state.mine->sleeping.store(0, std::memory_order_relaxed);
+  CountWaited(Clock::now() - begin);
   return success;
 }
 
@@ -207,6 +212,7 @@ bool SharedMemoryTransport::Post(int peer, const std::byte* slot, std::size_t be
   Peer& state = peers_[static_cast<std::size_t>(peer)];
   // Its place in the flag and among the lines must be free.
   if (!WaitUntilRead(peer, state.posted + 1 - kSlots)) return false;
+  CountPosted(end - begin);
   if (IsShort(end - begin)) return PostShort(peer, begin == end ? nullptr : slot + begin, end - begin);
   state.mine->message[state.posted % kSlots] = {static_cast<std::uint32_t>(slot - slots_ + begin), static_cast<std::uint32_t>(end - begin)};
   ++state.posted;

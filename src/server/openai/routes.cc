@@ -81,7 +81,7 @@ void TellReady(RouteContext& context, const std::shared_ptr<Exchange>& exchange)
 void ShowMetrics(RouteContext& context, Exchange& exchange) {
   HttpResponse response;
   response.content_type = Metrics::kContentType;
-  response.body = context.serving.metrics.Text(context.serving.engine.Stats(), context.gauges());
+  response.body = context.serving.metrics.Text(context.serving.engine.Stats(), context.gauges(), context.serving.engine.Ranks());
   Answer(exchange, std::move(response));
 }
 
