@@ -123,6 +123,12 @@ double BubbleFormula(const ModelTest& test, int stages, double plans) {
   return (stages - 1) / (std::max(plans, 1.0) + stages - 1);
 }
 
+double BubbleOfUneven(const ModelTest& test, int stages, double formula, const RankRun& run) {
+  if (test.generate > 0 && test.batch < stages) return formula;  // never full: stages take turns
+  const double most = MostBusy(run) * static_cast<double>(run.loads.size());
+  return most > 0 ? 1 - (1 - formula) * static_cast<double>(SumOf(run).busy_ns) * kNs / most : formula;
+}
+
 RankFigures FiguresOf(const RankMeasurement& measurement, std::span<const engine::RankStats> ranks, const formats::ModelConfig& config) {
   const ModelTest& test = measurement.test;
   RankFigures figures;
@@ -136,6 +142,7 @@ RankFigures FiguresOf(const RankMeasurement& measurement, std::span<const engine
   const int stages = ranks.empty() ? 1 : ranks.back().pipe + 1;
   figures.bubble_formula = BubbleFormula(test, stages, static_cast<double>(middle.mesh.loads.back().steps));
   if (stages > 1) {
+    figures.bubble_uneven = BubbleOfUneven(test, stages, figures.bubble_formula, middle.mesh);
     figures.bubble = MedianOver(measurement, [](const RankRound& round) {
       return 1 - static_cast<double>(SumOf(round.mesh).busy_ns) * kNs / std::max(static_cast<double>(round.mesh.loads.size()) * round.mesh.seconds, 1e-9);
     });
@@ -201,7 +208,8 @@ std::string MeasurementText(const RankMeasurement& measurement, const RankReport
   for (const NamedPart& part : kParts) out += fmt::format(" {} {} {:.1f} %", part.mark, part.name, 100 * (figures.parts.*part.part));
   out += fmt::format("\n  {:.1f} KB sent for each token", figures.bytes_per_token / 1e3);
   if (figures.bubble_formula > 0) {
-    out += fmt::format("; bubble {:.1f} %, by (p-1)/(m+p-1) {:.1f} %", 100 * figures.bubble, 100 * figures.bubble_formula);
+    out += fmt::format("; bubble {:.1f} %, by (p-1)/(m+p-1) {:.1f} %, with stages as uneven as these {:.1f} %", 100 * figures.bubble,
+                       100 * figures.bubble_formula, 100 * figures.bubble_uneven);
   }
   out += "\n";
   const RankRun& mesh = MiddleRound(measurement).mesh;
@@ -242,7 +250,7 @@ std::string RankJson(const RankReport& report, std::string_view build_commit) {
     json.Key("parts").BeginObject();
     for (const NamedPart& part : kParts) json.Member(part.key, figures.parts.*part.part);
     json.EndObject().Member("bytes_per_token", figures.bytes_per_token);
-    if (figures.bubble_formula > 0) json.Member("bubble", figures.bubble).Member("bubble_formula", figures.bubble_formula);
+    if (figures.bubble_formula > 0) json.Member("bubble", figures.bubble).Member("bubble_formula", figures.bubble_formula).Member("bubble_uneven", figures.bubble_uneven);
     AppendRates(json, "one_rank_ts", measurement, &RankRound::one);
     AppendRates(json, "one_process_ts", measurement, &RankRound::together);
     AppendRates(json, "mesh_ts", measurement, &RankRound::mesh);

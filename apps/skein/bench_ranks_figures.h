@@ -53,6 +53,7 @@ struct RankFigures {
   RankParts parts;         // of the round in the middle
   double bubble = 0;          // of a pipe: how much of all stages' time nobody computed
   double bubble_formula = 0;  // (p − 1) / (m + p − 1) for m plans that may follow each other; 0: no pipe
+  double bubble_uneven = 0;   // what the formula comes to with stages of which one computes longer than the others, as they did
   double bytes_per_token = 0;  // that all ranks sent
 };
 
@@ -67,6 +68,8 @@ double BalanceBound(const formats::ModelConfig& config, std::span<const engine::
 // What a pipe of `stages` leaves idle: filled and drained once with `plans` that wait for none but the one before, or with fewer sequences than
 // stages, each of which waits for its own token.
 double BubbleFormula(const ModelTest& test, int stages, double plans);
+// The formula is of stages that take the same time. Where they do not, a full pipe goes as fast as the slowest of them; `run`: how long each computed.
+double BubbleOfUneven(const ModelTest& test, int stages, double formula, const RankRun& run);
 
 struct RankReport {
   ModelInfo info;                        // of the mesh

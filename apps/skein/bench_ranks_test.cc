@@ -88,6 +88,9 @@ TEST(BenchRanks, TheFormulaOfBubbles) {
   EXPECT_DOUBLE_EQ(BubbleFormula({.generate = 64, .batch = 8}, 2, 128), 1.0 / 129);
   EXPECT_DOUBLE_EQ(BubbleFormula({.generate = 64}, 2, 64), 0.5) << "a sequence waits for its own token";
   EXPECT_EQ(BubbleFormula({.generate = 64}, 1, 64), 0);
+  const RankRun uneven{.seconds = 1, .loads = {{.busy_ns = 6}, {.busy_ns = 9}}};
+  EXPECT_DOUBLE_EQ(BubbleOfUneven({.generate = 64, .batch = 8}, 2, 0.1, uneven), 1 - 0.9 * 15 / 18);
+  EXPECT_DOUBLE_EQ(BubbleOfUneven({.generate = 64}, 2, 0.5, uneven), 0.5) << "stages that take turns";
 }
 
 TEST(BenchRanks, FormsHaveEveryTest) {

@@ -31,7 +31,7 @@ def show(mesh, found):
     print(f"{found['model']}, {mesh}")
     for test in found["tests"]:
         parts = ", ".join(f"{name.replace('_', ' ')} {100 * share:.1f} %" for name, share in test["parts"].items() if name != "useful")
-        bubble = f"; bubble {100 * test['bubble']:.1f} %, formula {100 * test['bubble_formula']:.1f} %" if "bubble" in test else ""
+        bubble = f"; bubble {100 * test['bubble']:.1f} %, formula {100 * test['bubble_formula']:.1f} %, uneven {100 * test['bubble_uneven']:.1f} %" if "bubble" in test else ""
         print(f"  {test['test']:10} η {100 * test['efficiency']:5.1f} %, bound {100 * test['balance_bound']:5.1f} %, of one process {100 * test['of_one_process']:5.1f} %"
               f" ({parts}{bubble})")
 
