@@ -46,9 +46,9 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("pipe", "N", &engine.pipe, "cuts the layers over N stages of ranks")
       .Range(1, 64)
       .CalledElsewhere({"pipeline-parallel-size", "pp"});
-  fields.Add("transport", "NAME", &engine.transport, "what ranks are: threads, processes of this host, or an MPI job")
+  fields.Add("transport", "NAME", &engine.transport, "threads, processes or an MPI job")
       .OneOf({"threads", "shm", "mpi"});
-  fields.Add("hosts", "LIST", &engine.hosts, "where ranks run, as MPI reaches them: a,b or a:2,b:1; the model's file need only be here");
+  fields.Add("hosts", "LIST", &engine.hosts, "hosts that ranks run on: a,b or a:2,b:1");
   fields.Add("control-address", "ADDR", &engine.control_address, "of this host, for ranks of others [on the way to them]");
   fields.Add("remote-program", "PATH", &engine.remote_program, "this program on other hosts [the same path]");
   fields.Add("wire", "TYPE", &engine.wire, "type of the numbers between ranks").OneOf({"auto", "fp32", "bf16", "int8"});

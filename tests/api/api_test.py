@@ -279,7 +279,10 @@ class ManyChoices(Case):
         for stream in full:
             stream.close()
         self.assert_nothing_left()
-        self.assertEqual(self.server.complete("again").status, 200)
+        deadline = time.monotonic() + 10  # the engine lets go of them with its next step
+        while (status := self.server.complete("again").status) == 429 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual(status, 200)
 
 
 class Simulated(Case):
