@@ -63,7 +63,7 @@ constexpr Command kCommands[] = {
      "All-reduce by algorithm and size, and plain messages; beside MPI_Allreduce where there is an MPI.\nStarted by mpirun it measures that job.",
      kMeasuring, &Invoke<BenchCommOptions, RunBenchComm>},
     {"bench ranks", "MODEL", "measures how much of its ranks a mesh makes use of",
-     "Takes one rank, one process and the mesh in turn; tells efficiency, its bound, and where the rest goes.", kMeasuring,
+     "One rank, one process and the mesh in turn: efficiency, its bound, and where the rest goes.", kMeasuring,
      &Invoke<BenchRanksOptions, RunBenchRanks>},
     {"bench serve", "--base-url URL", "sends a load to a server that speaks OpenAI's API",
      "--goodput may take several goals at once: --goodput ttft:200 tpot:50 e2el:4000. A trace has lines\n"
