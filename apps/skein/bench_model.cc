@@ -78,12 +78,7 @@ std::string TableOf(const std::vector<Row>& rows, const ModelInfo& info, bool ma
 }  // namespace
 
 void BenchModelOptions::Describe(FieldList& fields) {
-  fields.AddPositional("MODEL", &model, true, "a GGUF file, a Hugging Face folder, a name, or default");
-  fields.Group("Tests");
-  fields.Add("n-prompt", "LIST", &prompts, "prompt lengths; 0: none").Range(0, 1 << 24).Letter('p');
-  fields.Add("n-gen", "LIST", &generate, "tokens generated; 0: none").Range(0, 1 << 24).Letter('n');
-  fields.Add("n-depth", "LIST", &depths, "tokens already in the cache").Range(0, 1 << 24).Letter('d');
-  fields.Add("batch", "LIST", &batches, "sequences at once").Range(1, 1024).Letter('b');
+  tests.Describe(fields);
   fields.Add("repetitions", "N", &repetitions, "of each test").Range(1, 1000).Letter('r');
   fields.Add("csv", "", &csv, "rows as CSV");
   fields.Add("md", "", &markdown, "rows as a Markdown table");
@@ -93,8 +88,7 @@ void BenchModelOptions::Describe(FieldList& fields) {
 }
 
 Status RunBenchModel(const BenchModelOptions& options, Context& context) {
-  const std::vector<ModelTest> tests = TestsOf(options.prompts, options.generate, options.depths, options.batches);
-  if (tests.empty()) return InvalidArgument("skein bench model needs a test, found -p and -n without any", "--n-prompt");
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<ModelTest> tests, options.tests.Tests("skein bench model"));
   std::optional<OutputFile> profile;  // opened first: a path that cannot be written is said before any work
   if (!options.profile.empty()) {
     SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
@@ -103,7 +97,7 @@ Status RunBenchModel(const BenchModelOptions& options, Context& context) {
   }
   SKEIN_ASSIGN_OR_RETURN(api::Machine machine, api::ResolveMachine(options.machine.Resolved()));
   FitTests(tests, machine);
-  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<api::LoadedModel> loaded, LoadForMeasuring(options.model, machine, context));
+  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<api::LoadedModel> loaded, LoadForMeasuring(options.tests.model, machine, context));
   ModelBench bench(*loaded);
   std::vector<Row> rows;
   for (const ModelTest& test : tests) {

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "common_options.h"
 #include "kernels/attention/attention.h"
 
 namespace skein::app {
@@ -59,8 +60,16 @@ std::string ModelTest::Name() const {
 
 int ModelTest::Tokens() const { return depth + std::max(prompt, 1) + generate + 2; }
 
-std::vector<ModelTest> TestsOf(std::span<const int> prompts, std::span<const int> generate, std::span<const int> depths,
-                               std::span<const int> batches) {
+void ModelTestOptions::Describe(FieldList& fields) {
+  fields.AddPositional("MODEL", &model, true, "a GGUF file, a Hugging Face folder, a name, or default");
+  fields.Group("Tests");
+  fields.Add("n-prompt", "LIST", &prompts, "prompt lengths; 0: none").Range(0, 1 << 24).Letter('p');
+  fields.Add("n-gen", "LIST", &generate, "tokens generated; 0: none").Range(0, 1 << 24).Letter('n');
+  fields.Add("n-depth", "LIST", &depths, "tokens already in the cache").Range(0, 1 << 24).Letter('d');
+  fields.Add("batch", "LIST", &batches, "sequences at once").Range(1, 1024).Letter('b');
+}
+
+Result<std::vector<ModelTest>> ModelTestOptions::Tests(std::string_view command) const {
   std::vector<ModelTest> tests;
   for (const int batch : batches) {
     for (const int depth : depths) {
@@ -72,6 +81,7 @@ std::vector<ModelTest> TestsOf(std::span<const int> prompts, std::span<const int
       }
     }
   }
+  if (tests.empty()) return InvalidArgument(fmt::format("{} needs a test, found -p and -n without any", command), "--n-prompt");
   return tests;
 }
 

@@ -29,9 +29,6 @@ struct ModelTest {
   int Tokens() const;
 };
 
-// Every combination, those without tokens left out.
-std::vector<ModelTest> TestsOf(std::span<const int> prompts, std::span<const int> generate, std::span<const int> depths,
-                               std::span<const int> batches);
 
 // Gives a machine the cache, the sequences and the context that the tests need.
 void FitTests(std::span<const ModelTest> tests, api::Machine& machine);

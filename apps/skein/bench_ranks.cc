@@ -91,28 +91,22 @@ api::Machine OnOneRank(api::Machine machine, int threads) {
 }  // namespace
 
 void BenchRanksOptions::Describe(FieldList& fields) {
-  fields.AddPositional("MODEL", &model, true, "a GGUF file, a Hugging Face folder, a name, or default");
-  fields.Group("Tests");
-  fields.Add("n-prompt", "LIST", &prompts, "prompt lengths; 0: none").Range(0, 1 << 24).Letter('p');
-  fields.Add("n-gen", "LIST", &generate, "tokens generated; 0: none").Range(0, 1 << 24).Letter('n');
-  fields.Add("n-depth", "LIST", &depths, "tokens already in the cache").Range(0, 1 << 24).Letter('d');
-  fields.Add("batch", "LIST", &batches, "sequences at once").Range(1, 1024).Letter('b');
+  tests.Describe(fields);
   fields.Add("rounds", "N", &rounds, "of each test, in each way").Range(1, 100).Letter('r');
   machine.Describe(fields);
   output.Describe(fields);
 }
 
 Status RunBenchRanks(const BenchRanksOptions& options, Context& context) {
-  const std::vector<ModelTest> tests = TestsOf(options.prompts, options.generate, options.depths, options.batches);
-  if (tests.empty()) return InvalidArgument("skein bench ranks needs a test, found -p and -n without any", "--n-prompt");
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<ModelTest> tests, options.tests.Tests("skein bench ranks"));
   SKEIN_ASSIGN_OR_RETURN(api::Machine machine, MachineOf(options));
   FitTests(tests, machine);
-  const int ranks = machine.mesh.pipe * machine.mesh.tensor;
+  const int ranks = machine.mesh.product();
   RankReport report;
   report.rank_threads = machine.threads / ranks;
-  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> one, Way::Load(options.model, OnOneRank(machine, report.rank_threads), context));
-  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> together, Way::Load(options.model, OnOneRank(machine, machine.threads), context));
-  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> mesh, Way::Load(options.model, machine, context));
+  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> one, Way::Load(options.tests.model, OnOneRank(machine, report.rank_threads), context));
+  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> together, Way::Load(options.tests.model, OnOneRank(machine, machine.threads), context));
+  SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<Way> mesh, Way::Load(options.tests.model, machine, context));
   report.info = mesh->loaded().info();
   report.config = mesh->loaded().file().config();
   for (const ModelTest& test : tests) {

@@ -3,9 +3,6 @@
 // Options of `skein bench ranks`.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "base/options.h"
 #include "base/status.h"
 #include "common_options.h"
@@ -14,8 +11,7 @@
 namespace skein::app {
 
 struct BenchRanksOptions {
-  std::string model;
-  std::vector<int> prompts{512}, generate{64}, depths{0}, batches{1, 8};
+  ModelTestOptions tests{.generate = {64}, .batches = {1, 8}};
   int rounds = 5;
   MachineOptions machine;
   OutputOptions output;

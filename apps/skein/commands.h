@@ -112,8 +112,7 @@ struct EvalChoicesOptions {
 Status RunEvalChoices(const EvalChoicesOptions& options, Context& context);
 
 struct BenchModelOptions {
-  std::string model;
-  std::vector<int> prompts{512}, generate{128}, depths{0}, batches{1};
+  ModelTestOptions tests;
   int repetitions = 5;
   bool csv = false, markdown = false;
   std::string profile;

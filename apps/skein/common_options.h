@@ -4,8 +4,11 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/options.h"
+#include "base/status.h"
 #include "skein/options.h"
 
 namespace skein::app {
@@ -27,6 +30,16 @@ struct MachineOptions {
   void Describe(FieldList& fields);
   // What the engine is loaded with.
   EngineOptions Resolved() const;
+};
+
+struct ModelTest;
+// What `bench model` and `bench ranks` measure of a model: every combination (bench_model_measure.h).
+struct ModelTestOptions {
+  std::string model = {};
+  std::vector<int> prompts = {512}, generate = {128}, depths = {0}, batches = {1};
+  void Describe(FieldList& fields);
+  // Those without tokens are left out. Errors: kInvalidArgument when none is left; `command` needs one.
+  Result<std::vector<ModelTest>> Tests(std::string_view command) const;
 };
 
 struct AnswerOptions {

@@ -128,7 +128,7 @@ Status LoadedModel::LoadWeights(const LoadProgress& progress) {
   info_.arithmetic = NameOf(model.arithmetic());
   info_.kernels = NameOf(model.path());
   const model::CacheUse& cache = model.cache_use();
-  info_.packed_cache = cache.read ? "read" : cache.written ? "written" : "";
+  info_.packed_cache = cache.Word();
   info_.packed_cache_trouble = cache.trouble;
   SKEIN_ASSIGN_OR_RETURN(std::vector<engine::RankStats> ranks, RanksOf(file_->config(), machine_));
   return RunEngine(mesh_->first().TakeExecutor({}), [ranks = std::move(ranks), counters = mesh_->Counters()] {

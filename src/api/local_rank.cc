@@ -103,6 +103,15 @@ int ThreadsOf(const Machine& machine, const comm::Mesh& mesh) {
   return std::max(1, machine.threads / static_cast<int>(most));
 }
 
+comm::TransportOptions TransportOptionsFor(const comm::Mesh& mesh, comm::Rank self, int threads, const comm::Group& group,
+                                           std::chrono::nanoseconds timeout) {
+  int here = 0;  // ranks of this host
+  for (int rank = 0; rank < mesh.ranks(); ++rank) here += mesh.HostOf({rank}) == mesh.HostOf(self) ? 1 : 0;
+  comm::TransportOptions options{.timeout = timeout, .spin = threads * here <= kernels::AvailableCores()};
+  for (const comm::Rank rank : group.ranks) options.ranks.push_back(rank.value);
+  return options;
+}
+
 Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& request, const TransportMaker& transports,
                                                    const LoadProgress& progress, const Clock& clock) {
   const Machine& machine = request.machine;
@@ -151,11 +160,9 @@ Status ThreadMesh::LoadRanks(const formats::ModelFile& file, const Machine& mach
     SKEIN_ASSIGN_OR_RETURN(comm::Arena arena, comm::Arena::InProcess(group.size(), SlotBytes(file.config(), machine, mesh, group)));
     arenas_.push_back(std::move(arena));
   }
-  const bool spin = mesh.ranks() * ThreadsOf(machine, mesh) <= kernels::AvailableCores();
-  const TransportMaker transports = [&](std::size_t index, const comm::Group& group) {
-    comm::TransportOptions options{.timeout = std::chrono::hours(1), .spin = spin};  // a thread of this process is late, not lost
-    for (const comm::Rank rank : group.ranks) options.ranks.push_back(rank.value);
-    return comm::SharedMemoryTransport::Create(arenas_[index], group.self, std::move(options));
+  const TransportMaker transports = [&, threads = ThreadsOf(machine, mesh)](std::size_t index, const comm::Group& group) {
+    constexpr std::chrono::hours kLateNotLost{1};  // threads of this process
+    return comm::SharedMemoryTransport::Create(arenas_[index], group.self, TransportOptionsFor(mesh, {0}, threads, group, kLateNotLost));
   };
   SharedProgress all_progress(progress, static_cast<std::size_t>(mesh.ranks()));
   ranks_.resize(static_cast<std::size_t>(mesh.ranks()));

@@ -43,6 +43,10 @@ inline constexpr std::chrono::seconds kStepPatience{30};
 // This rank's end of the group that is number `index` of mesh.TalkingGroups().
 using TransportMaker = std::function<Result<std::unique_ptr<comm::Transport>>(std::size_t index, const comm::Group& group)>;
 
+// How rank `self`, of `threads` threads, talks to a group: it may spin while it waits where the ranks of its host have a core each.
+comm::TransportOptions TransportOptionsFor(const comm::Mesh& mesh, comm::Rank self, int threads, const comm::Group& group,
+                                           std::chrono::nanoseconds timeout);
+
 class LocalRank {
  public:
   // `clock` outlives it. Errors: as Engine::Load.

@@ -52,7 +52,7 @@ struct Machine {
   bool by_network() const { return !hosts.empty() || batch_hosts > 1; }
   bool by_slice = false;         // layout-deterministic mode
   // Whether ranks are processes of their own.
-  bool processes() const { return transport != "threads" && (mesh.data * mesh.pipe * mesh.seq * mesh.tensor > 1 || by_network()); }
+  bool processes() const { return transport != "threads" && (mesh.product() > 1 || by_network()); }
   bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 

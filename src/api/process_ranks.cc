@@ -110,13 +110,8 @@ Result<comm::Mesh> MeshOf(const supervisor::RankSetup& setup, ComputingProcess& 
 
 // How this rank reaches its groups: through memory that it inherited, or as a member of an MPI job.
 Result<TransportMaker> TransportsOf(const supervisor::RankSetup& setup, const comm::Mesh& mesh, ComputingProcess& process) {
-  int here = 0;  // ranks of this host
-  for (int rank = 0; rank < mesh.ranks(); ++rank) here += mesh.HostOf({rank}) == mesh.HostOf({setup.rank}) ? 1 : 0;
-  const bool spin = setup.threads * here <= kernels::AvailableCores();
-  const auto options_for = [spin](const comm::Group& group) {
-    comm::TransportOptions options{.timeout = kLoadPatience, .spin = spin};
-    for (const comm::Rank rank : group.ranks) options.ranks.push_back(rank.value);
-    return options;
+  const auto options_for = [&setup, &mesh](const comm::Group& group) {
+    return TransportOptionsFor(mesh, {setup.rank}, setup.threads, group, kLoadPatience);
   };
   if (setup.transport == "mpi") {
     return TransportMaker([&process, options_for](std::size_t index, const comm::Group& group) {
@@ -216,7 +211,7 @@ Result<supervisor::RankWork> ComputingRank(supervisor::RankContext& context) {
                 .arithmetic = std::string(NameOf(model.arithmetic())),
                 .kernels = std::string(NameOf(model.path())),
                 .kv_type = std::string(NameOf(*machine.kv_type)),
-                .packed_cache = model.cache_use().read ? "read" : model.cache_use().written ? "written" : "",
+                .packed_cache = model.cache_use().Word(),
                 .packed_cache_trouble = model.cache_use().trouble,
                 .context = setup.context,
                 .kv_tokens = setup.kv_tokens,

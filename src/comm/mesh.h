@@ -32,6 +32,8 @@ struct Places {
 
   int& operator[](Axis axis);
   int operator[](Axis axis) const;
+  // Of a mesh: its ranks.
+  int product() const { return data * pipe * seq * tensor; }
   friend bool operator==(const Places&, const Places&) = default;
 };
 

@@ -24,6 +24,8 @@ struct CacheUse {
   bool read = false;
   bool written = false;
   std::string trouble;  // a line: why there was one that was not used, or none could be written
+  // "read", "written", or nothing.
+  const char* Word() const { return read ? "read" : written ? "written" : ""; }
 };
 
 struct PackRequest {

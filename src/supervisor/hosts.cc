@@ -50,7 +50,7 @@ Result<std::vector<HostShare>> ParseHosts(std::string_view text, const comm::Pla
     if (comma == std::string_view::npos) break;
     rest.remove_prefix(comma + 1);
   }
-  const int ranks = mesh.data * mesh.pipe * mesh.seq * mesh.tensor;
+  const int ranks = mesh.product();
   const auto counted = std::count_if(hosts.begin(), hosts.end(), [](const HostShare& host) { return host.ranks > 0; });
   if (hosts.size() > static_cast<std::size_t>(std::min(ranks, comm::kHostsMax))) {
     return InvalidArgument(fmt::format("{} hosts for {} ranks; raise --tensor or --pipe, or name fewer", hosts.size(), ranks), "hosts");

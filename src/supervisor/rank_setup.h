@@ -62,7 +62,7 @@ struct RankSetup {
   bool by_slice = false;               // layout-deterministic mode
   std::int32_t vocabulary = 0;         // of simulated ranks, which open no model
 
-  std::int32_t ranks() const { return mesh.data * mesh.pipe * mesh.seq * mesh.tensor; }
+  std::int32_t ranks() const { return mesh.product(); }
   friend bool operator==(const RankSetup&, const RankSetup&) = default;
 };
 

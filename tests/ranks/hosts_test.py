@@ -17,8 +17,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "api"))
-from running_server import RunningServer  # noqa: E402
-from two_hosts import NET, Network, why_not  # noqa: E402
+from running_server import RunningServer, is_alive  # noqa: E402
+from two_hosts import NET, Network, leave_unless_possible  # noqa: E402
 
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("MODEL", "build/ci/tests/tiny.gguf")
@@ -26,13 +26,6 @@ PLUGIN = os.environ.get("SKEIN_MPI_PLUGIN", "")
 NETWORK = Network(os.environ.get("HOSTS_PREFIX"))
 HOSTS = ("--hosts", f"{NET}.1,{NET}.2")
 PROMPT = "Once upon a time there were two hosts, and only one of them had read the book"
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class TwoHosts(unittest.TestCase):
@@ -133,10 +126,7 @@ class TwoHosts(unittest.TestCase):
 if __name__ == "__main__":
     if "HOSTS_PREFIX" in os.environ:
         unittest.main()
-    reason = why_not()
-    if reason:
-        print(f"not tried: {reason}", file=sys.stderr)
-        sys.exit(77)
+    leave_unless_possible()
     with NETWORK:
         sys.exit(subprocess.run(["ip", "netns", "exec", NETWORK.name(1), sys.executable, *sys.argv], check=False,
                                 env={**os.environ, "HOSTS_PREFIX": NETWORK.prefix}).returncode)

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "api"))
-from running_server import RunningServer  # noqa: E402
+from running_server import RunningServer, is_alive  # noqa: E402
 
 SKEIN = os.environ.get("SKEIN", "build/ci/skein")
 MODEL = os.environ.get("MODEL", "build/ci/tests/tiny.gguf")
@@ -32,13 +32,6 @@ def descendants(pid):
     for child in children_of(pid):
         found += [child, *descendants(child)]
     return found
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Answers(unittest.TestCase):

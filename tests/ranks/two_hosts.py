@@ -4,6 +4,7 @@ ssh between them. Needs root. Standard library only."""
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 NET = "10.77.0"
@@ -72,6 +73,14 @@ class Network:
         return {"OMPI_MCA_plm": "rsh", "OMPI_MCA_plm_rsh_agent": str(agent), "OMPI_MCA_oob_tcp_if_include": net, "OMPI_MCA_pml": "ob1",
                 "OMPI_MCA_btl": "tcp,self", "OMPI_MCA_btl_tcp_if_include": net, "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "HIDDEN": str(hidden or "")}
+
+
+def leave_unless_possible():
+    """Ends the program with 77, which says that it was not tried, where there can be no such hosts."""
+    reason = why_not()
+    if reason:
+        print(f"not tried: {reason}", file=sys.stderr)
+        sys.exit(77)
 
 
 def why_not():
