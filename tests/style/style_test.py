@@ -71,6 +71,14 @@ class Style(unittest.TestCase):
                 reached |= MAY_INCLUDE[name]
             self.assertLessEqual(used, reached, f"{module} includes what its DEPS line does not bring")
 
+    def test_a_source_includes_its_header_first(self):
+        # So that compiling the source shows that the header needs nothing before it.
+        for path in sources(".cc"):
+            header = path.with_suffix(".h")
+            if header.exists() and path.is_relative_to(ROOT / "src"):
+                first = re.search(r'^#include [<"]([^">]+)[">]', path.read_text(), re.M).group(1)
+                self.assertEqual(first, str(header.relative_to(ROOT / "src")), path.relative_to(ROOT))
+
     def test_files_begin_with_licence_and_purpose(self):
         # A newcomer opens a file and must learn in its first lines what it is.
         for path in sources(".h", ".cc"):
