@@ -88,7 +88,7 @@ Status RunBenchKernels(const BenchKernelsOptions& options, Context& context) {
   kernels::ThreadPool pool(machine.threads);
   SKEIN_ASSIGN_OR_RETURN(Ceilings ceilings, MeasureCeilings(pool));
   const std::size_t pool_bytes = ceilings.read.back().bytes * static_cast<std::size_t>(pool.threads());
-  SKEIN_ASSIGN_OR_RETURN(std::vector<KernelRate> rates, MeasureLinear(pool, path, k, outputs, pool_bytes));
+  SKEIN_ASSIGN_OR_RETURN(std::vector<KernelRate> rates, MeasureLinear(pool, path, {.k = k, .outputs = outputs, .pool_bytes = pool_bytes}));
   SKEIN_ASSIGN_OR_RETURN(const std::vector<KernelRate> attention, MeasureAttention(pool, path));
   rates.insert(rates.end(), attention.begin(), attention.end());
   SKEIN_ASSIGN_OR_RETURN(const Ceilings again, MeasureCeilings(pool));

@@ -329,21 +329,22 @@ Result<Ceilings> MeasureCeilings(kernels::ThreadPool& pool) {
   return ceilings;
 }
 
-Result<std::vector<KernelRate>> MeasureLinear(kernels::ThreadPool& pool, kernels::KernelPath path, int k, int outputs, std::size_t pool_bytes) {
+Result<std::vector<KernelRate>> MeasureLinear(kernels::ThreadPool& pool, kernels::KernelPath path, const LinearCases& cases) {
   std::vector<KernelRate> rates;
   std::vector<Keep> keeps(static_cast<std::size_t>(pool.threads()));
   for (const auto& [dtype, format] : kFormats) {
+    if (std::find(cases.formats.begin(), cases.formats.end(), format) == cases.formats.end()) continue;
     const Arithmetic arithmetic = kernels::DefaultArithmetic(format, kernels::AvailablePaths().front());
     const kernels::LinearKernel kernel = kernels::SelectLinear(path, format, arithmetic);
-    SKEIN_ASSIGN_OR_RETURN(const Copies copies, Copies::Make(pool, dtype, format, k, outputs, pool_bytes));
+    SKEIN_ASSIGN_OR_RETURN(const Copies copies, Copies::Make(pool, dtype, format, cases.k, cases.outputs, cases.pool_bytes));
     const kernels::PackedLinear& first = copies.matrices.front();
     std::vector<Buffer> scratch;
     for (int i = 0; i < pool.threads(); ++i) {
       SKEIN_ASSIGN_OR_RETURN(Buffer own, Buffer::Allocate(std::max<std::size_t>(kernel.scratch_bytes(first.cells()), 64)));
       scratch.push_back(std::move(own));
     }
-    const std::vector<float> x = RandomNumbers(static_cast<std::size_t>(k));
-    for (const int rows : {1, 8, 32, 128, 512}) {
+    const std::vector<float> x = RandomNumbers(static_cast<std::size_t>(cases.k));
+    for (const int rows : cases.rows) {
       kernels::Activations input(arithmetic, first.cells(), rows);
       for (int row = 0; row < rows; ++row) kernels::SelectRows(path).prepare(x.data(), row, input);
       KernelRate rate;
@@ -356,7 +357,7 @@ Result<std::vector<KernelRate>> MeasureLinear(kernels::ThreadPool& pool, kernels
       } else {
         measure();
       }
-      rate.operations = 2.0 * rows * k * outputs;
+      rate.operations = 2.0 * rows * cases.k * cases.outputs;
       rate.bytes = static_cast<double>(first.bytes());
       rates.push_back(std::move(rate));
     }

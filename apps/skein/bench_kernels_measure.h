@@ -46,11 +46,16 @@ struct KernelRate {
 // Fills in the fractions.
 void Judge(const Ceilings& ceilings, std::vector<KernelRate>& rates);
 
-// y = W x for a matrix of k columns and `outputs` rows, in the formats that there are and the default arithmetics of this machine,
-// for 1, 8, 32, 128 and 512 rows; copies of the matrix, `pool_bytes` together, are visited in turn, so that weights come from
-// memory.
-Result<std::vector<KernelRate>> MeasureLinear(kernels::ThreadPool& pool, kernels::KernelPath path, int k, int outputs,
-                                              std::size_t pool_bytes);
+// y = W x for a matrix of k columns and `outputs` rows, in `formats` and the default arithmetics of this machine, for each of `rows`;
+// copies of the matrix, `pool_bytes` together, are visited in turn, so that weights come from memory.
+struct LinearCases {
+  int k = 2048, outputs = 8192;
+  std::vector<kernels::WeightFormat> formats = {kernels::WeightFormat::kW4, kernels::WeightFormat::kW4Min, kernels::WeightFormat::kW8,
+                                                kernels::WeightFormat::kBf16};
+  std::vector<int> rows = {1, 8, 32, 128, 512};
+  std::size_t pool_bytes = std::size_t{256} << 20;
+};
+Result<std::vector<KernelRate>> MeasureLinear(kernels::ThreadPool& pool, kernels::KernelPath path, const LinearCases& cases);
 // Attention of 32 heads over 8 KV heads of 64 (Llama-3.2-1B's): prompts of 512 and 2048, one token at 1024 and 8192.
 Result<std::vector<KernelRate>> MeasureAttention(kernels::ThreadPool& pool, kernels::KernelPath path);
 

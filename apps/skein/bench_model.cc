@@ -89,13 +89,14 @@ void BenchModelOptions::Describe(FieldList& fields) {
 
 Status RunBenchModel(const BenchModelOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const std::vector<ModelTest> tests, options.tests.Tests("skein bench model"));
+  EngineOptions engine_options = options.machine.Resolved();
   std::optional<OutputFile> profile;  // opened first: a path that cannot be written is said before any work
   if (!options.profile.empty()) {
     SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
     profile.emplace(std::move(file));
-    model::PhaseClock::Start();
+    engine_options.phases = std::make_shared<model::PhaseClock>();
   }
-  SKEIN_ASSIGN_OR_RETURN(api::Machine machine, api::ResolveMachine(options.machine.Resolved()));
+  SKEIN_ASSIGN_OR_RETURN(api::Machine machine, api::ResolveMachine(engine_options));
   FitTests(tests, machine);
   SKEIN_ASSIGN_OR_RETURN(const std::unique_ptr<api::LoadedModel> loaded, LoadForMeasuring(options.tests.model, machine, context));
   ModelBench bench(*loaded);
@@ -110,7 +111,7 @@ Status RunBenchModel(const BenchModelOptions& options, Context& context) {
     }
     rows.push_back(std::move(row));
   }
-  if (profile) SKEIN_RETURN_IF_ERROR(WritePhases(model::PhaseClock::Start().Read(), *profile, context));
+  if (profile) SKEIN_RETURN_IF_ERROR(WritePhases(engine_options.phases->Read(), *profile, context));
   const ModelInfo& info = loaded->info();
   if (context.json()) return context.out().Write(JsonOf(rows, info));
   if (options.csv) return context.out().Write(CsvOf(rows, info));

@@ -51,6 +51,7 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("hosts", "LIST", &engine.hosts, "hosts that ranks run on: a,b or a:2,b:1");
   fields.Add("control-address", "ADDR", &engine.control_address, "of this host, for ranks of others [on the way to them]");
   fields.Add("remote-program", "PATH", &engine.remote_program, "this program on other hosts [the same path]");
+  fields.Add("rank-speeds", "LIST", &engine.rank_speeds, "shares of unlike ranks: 2,1 [all the same]");
   fields.Add("wire", "TYPE", &engine.wire, "type of the numbers between ranks").OneOf({"auto", "fp32", "bf16", "int8"});
   fields.Add("deterministic", "MODE", &engine.deterministic, "layout: the same bits on every mesh").OneOf({"off", "layout"});
 }

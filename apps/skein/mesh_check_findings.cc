@@ -2,18 +2,23 @@
 #include "mesh_check_findings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <boost/json/value.hpp>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "bench_comm_figures.h"
+#include "bench_kernels_measure.h"
 #include "comm/transports/arena.h"
 #include "comm/transports/mpi.h"
+#include "jsonl.h"
 #include "kernels/threads/thread_pool.h"
 #include "run_program.h"
 
@@ -21,7 +26,13 @@ namespace skein::app {
 namespace {
 
 constexpr std::chrono::seconds kVersionPatience{10};
-constexpr std::chrono::seconds kLinkPatience{60};
+constexpr std::chrono::seconds kLinkPatience{60}, kSpeedPatience{60};
+// What another host is asked for its speed.
+constexpr const char* kSpeedArguments = "mesh check --transport none --json --quiet";
+// Every pair of so many hosts is measured, a second each; of more, the first with each other one.
+constexpr std::size_t kAllPairsMax = 6;
+// Less than this beside the fastest: its peers would notice that they wait.
+constexpr double kAlike = 0.85;
 constexpr std::size_t kHostsMax = 64, kHostNameMax = 253;
 // Ranks log with their own clocks and requests have deadlines: more than this and they tell different stories.
 constexpr std::int64_t kClockMaxNs = 100'000'000;
@@ -170,7 +181,24 @@ bool IsKnown(const std::string& host) {
 struct HostFindings {
   std::vector<Finding> findings;
   bool reached = false;
+  HostSpeed speed;  // zeros: it did not tell
 };
+
+// All hosts at the same time, as ranks would.
+void MeasureSpeed(const std::string& host, const Agent& agent, const std::string& program, HostFindings& found) {
+  std::vector<std::string> arguments = agent.options;
+  arguments.push_back(host);
+  arguments.push_back(fmt::format("{} {}", ShellWord(program), kSpeedArguments));
+  const Result<ProgramOutcome> outcome = RunProgram(agent.path, arguments, kSpeedPatience);
+  const std::string name = host + " speed", command = fmt::format("{} {} {} {}", agent.AsText(), host, program, kSpeedArguments);
+  if (!outcome.ok()) return found.findings.push_back({name, "warn", outcome.status().message(), command});
+  const Result<HostSpeed> speed = ReadHostSpeed(outcome->output);
+  if (!outcome->well || !speed.ok()) {
+    return found.findings.push_back({name, "warn", fmt::format("its kernels {}: {}", outcome->in_time ? outcome->how : "take too long", LastLine(outcome->output)), command});
+  }
+  found.speed = *speed;
+  found.findings.push_back(SpeedOf(name, *speed));
+}
 
 HostFindings ExamineHost(const std::string& host, const Agent& agent, const std::string& program, std::chrono::seconds patience,
                          const std::string& own) {
@@ -282,6 +310,53 @@ Result<HostAnswer> ReadHostAnswer(std::string_view output) {
   return answer;
 }
 
+Result<HostSpeed> MeasureHostSpeed() {
+  const kernels::KernelPath path = kernels::AvailablePaths().front();
+  kernels::ThreadPool pool(kernels::AvailableCores());
+  SKEIN_ASSIGN_OR_RETURN(const std::vector<KernelRate> rates,
+                         MeasureLinear(pool, path, {.k = 1024, .outputs = 4096, .formats = {kernels::WeightFormat::kW4Min}, .rows = {1, 512}}));
+  return HostSpeed{.prompt = rates.back().operations / rates.back().seconds, .token = rates.front().operations / rates.front().seconds};
+}
+
+Result<HostSpeed> ReadHostSpeed(std::string_view output) {
+  const std::size_t begin = output.find("{\"findings\"");
+  if (begin == std::string_view::npos) return InvalidFile("a host was expected to answer with what it found");
+  output = output.substr(begin);
+  SKEIN_ASSIGN_OR_RETURN(const boost::json::value answer, ParseJson(output.substr(0, output.find('\n')), "a host's answer"));
+  const boost::json::object* fields = answer.if_object();
+  const auto number = [&](const char* name) {
+    const boost::json::value* value = fields == nullptr ? nullptr : fields->if_contains(name);
+    return value != nullptr && value->is_number() ? value->to_number<double>() : 0.0;
+  };
+  const HostSpeed speed{.prompt = number(kPromptSpeed), .token = number(kTokenSpeed)};
+  // The lowest that a processor has and the highest that hardware of this world has.
+  constexpr double kLeast = 1e6, kMost = 1e18;
+  const auto possible = [](double rate) { return rate >= kLeast && rate <= kMost; };
+  if (possible(speed.prompt) && possible(speed.token)) return speed;
+  return InvalidFile(fmt::format("a host was expected to answer with {} and {}", kPromptSpeed, kTokenSpeed));
+}
+
+Finding SpeedOf(std::string name, const HostSpeed& speed) {
+  return {std::move(name), "ok", fmt::format("4-bit weights: {:.0f} G operations/s in prompts, {:.0f} for a token", speed.prompt / 1e9, speed.token / 1e9), ""};
+}
+
+Finding CompareSpeeds(const std::vector<std::string>& hosts, const std::vector<HostSpeed>& speeds) {
+  // Halfway between prompts and answers, of which a server has both.
+  const auto both = [](const HostSpeed& speed) { return std::sqrt(speed.prompt * speed.token); };
+  double fastest = 0;
+  for (const HostSpeed& speed : speeds) fastest = std::max(fastest, both(speed));
+  double slowest = 1;
+  std::string list;
+  for (std::size_t i = 0; i < speeds.size(); ++i) {
+    const double share = both(speeds[i]) / fastest;
+    slowest = std::min(slowest, share);
+    list += fmt::format("{}{:.2f}", i > 0 ? "," : "", share);
+  }
+  if (slowest >= kAlike) return {"speeds", "ok", fmt::format("hosts are alike ({} of the fastest): equal shares are right", list), ""};
+  return {"speeds", "warn", fmt::format("{} have {} of the fastest's speed; with equal shares it waits for the slowest", fmt::join(hosts, ", "), list),
+          fmt::format("--rank-speeds {}, with a rank on each host; a number for each rank otherwise", list)};
+}
+
 Finding CompareClocks(const std::string& host, std::int64_t answered_ns, std::int64_t before_ns, std::int64_t after_ns) {
   // Somewhere between the two moments it looked at its clock.
   const std::int64_t apart_ns = answered_ns < before_ns ? before_ns - answered_ns : std::max<std::int64_t>(answered_ns - after_ns, 0);
@@ -314,21 +389,33 @@ std::vector<Finding> ExamineHosts(const std::vector<std::string>& hosts, const M
   std::vector<HostFindings> found(hosts.size());
   std::vector<std::thread> asking;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    asking.emplace_back([&, i] { found[i] = ExamineHost(hosts[i], *agent, *program, std::chrono::seconds(options.patience_s), FirstLine(own_version)); });
+    asking.emplace_back([&, i] {
+      found[i] = ExamineHost(hosts[i], *agent, *program, std::chrono::seconds(options.patience_s), FirstLine(own_version));
+      if (found[i].reached) MeasureSpeed(hosts[i], *agent, *program, found[i]);
+    });
   }
   for (std::thread& thread : asking) thread.join();
   std::vector<Finding> findings;
   std::vector<std::string> reached;
+  std::vector<HostSpeed> speeds;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     for (Finding& finding : found[i].findings) findings.push_back(std::move(finding));
     if (found[i].reached) reached.push_back(hosts[i]);
+    if (found[i].speed.prompt > 0) speeds.push_back(found[i].speed);
   }
   if (reached.size() < 2) return findings;
+  if (speeds.size() == reached.size()) findings.push_back(CompareSpeeds(reached, speeds));
   const std::string mpirun = FindProgram("mpirun");
   findings.push_back(ExamineMpirun(mpirun));
   if (findings.back().status != "ok") return findings;
   // One after the other: together they would measure each other.
-  for (std::size_t i = 1; i < reached.size(); ++i) findings.push_back(ExamineLink(reached.front(), reached[i], mpirun, *agent, *program));
+  const std::size_t centres = reached.size() <= kAllPairsMax ? reached.size() : 1;
+  for (std::size_t from = 0; from < centres; ++from) {
+    for (std::size_t to = from + 1; to < reached.size(); ++to) {
+      findings.push_back(ExamineLink(reached[from], reached[to], mpirun, *agent, *program));
+      if (from > 0) findings.back().name = fmt::format("{} to {} link", reached[from], reached[to]);
+    }
+  }
   return findings;
 }
 

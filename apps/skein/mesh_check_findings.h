@@ -26,6 +26,17 @@ Result<std::vector<std::string>> HostNames(const std::string& list);
 // same time, each for at most options.patience_s.
 std::vector<Finding> ExamineHosts(const std::vector<std::string>& hosts, const MeshCheckOptions& options, const std::string& own_version);
 
+// How fast a host's kernels are on 4-bit weights, operations a second: for a prompt, and for a token (which is what its memory gives).
+struct HostSpeed {
+  double prompt = 0, token = 0;
+};
+// This host's, with all its cores. Takes a second. Errors: kLimit.
+Result<HostSpeed> MeasureHostSpeed();
+Finding SpeedOf(std::string name, const HostSpeed& speed);
+// Members of the JSON that `mesh check` writes for this host.
+inline constexpr const char* kPromptSpeed = "prompt_operations_per_s";
+inline constexpr const char* kTokenSpeed = "token_operations_per_s";
+
 // For tests. What a host answered: its version, then nanoseconds since 1970, asked for between two moments of this host's clock.
 struct HostAnswer {
   std::string version;
@@ -33,6 +44,10 @@ struct HostAnswer {
 };
 // Errors: kInvalidFile.
 Result<HostAnswer> ReadHostAnswer(std::string_view output);
+// Of such JSON among other lines. Errors: kInvalidFile.
+Result<HostSpeed> ReadHostSpeed(std::string_view output);
+// Whether ranks on these hosts would wait for each other with equal shares, and which shares would be right.
+Finding CompareSpeeds(const std::vector<std::string>& hosts, const std::vector<HostSpeed>& speeds);
 Finding CompareClocks(const std::string& host, std::int64_t answered_ns, std::int64_t before_ns, std::int64_t after_ns);
 // Of the rows of `bench comm` among other lines of mpirun's.
 Result<std::vector<CommRow>> ReadLinkRows(std::string_view output);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What other hosts and servers answer is read here; if it were believed, a host could say anything to the terminal or to another program.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "bench_comm_figures.h"
@@ -69,6 +70,27 @@ TEST(MeshCheck, ClocksAreComparedWithinTheTimeOfTheQuestion) {
   EXPECT_EQ(ahead.status, "warn");
   EXPECT_NE(ahead.meaning.find("ahead by at least 2000 ms"), std::string::npos) << ahead.meaning;
   EXPECT_NE(behind.meaning.find("behind by at least 500 ms"), std::string::npos) << behind.meaning;
+}
+
+TEST(MeshCheck, AHostsSpeedIsOfItsKernels) {
+  const auto said = [](const char* prompt, const char* token) {
+    return fmt::format("{{\"findings\":[{{\"name\":\"speed\"}}],\"{}\":{},\"{}\":{}}}", kPromptSpeed, prompt, kTokenSpeed, token);
+  };
+  const auto speed = ReadHostSpeed("Welcome\n" + said("4e11", "3e10") + "\nbye\n");
+  ASSERT_TRUE(speed.ok()) << speed.status().message();
+  EXPECT_EQ(speed->prompt, 4e11);
+  EXPECT_EQ(speed->token, 3e10);
+  for (const std::string& output : {std::string(), std::string("{\"findings\""), std::string("{\"findings\":[]}"), said("4e11", "0"), said("-4e11", "3e10"),
+                                    said("1e300", "3e10"), said("\"4e11\"", "3e10"), said("[]", "{}")}) {
+    EXPECT_FALSE(ReadHostSpeed(output).ok()) << output;
+  }
+}
+
+TEST(MeshCheck, UnlikeHostsAreToldTheirShares) {
+  EXPECT_EQ(CompareSpeeds({"a", "b"}, {{4e11, 3e10}, {3.9e11, 2.9e10}}).status, "ok");
+  const Finding unlike = CompareSpeeds({"a", "b"}, {{1e11, 1e10}, {4e11, 4e10}});
+  EXPECT_EQ(unlike.status, "warn");
+  EXPECT_NE(unlike.fix.find("--rank-speeds 0.25,1.00"), std::string::npos) << unlike.fix;
 }
 
 TEST(MeshCheck, RowsAreFoundAmongWhatMpirunSays) {

@@ -163,13 +163,14 @@ void RunOptions::Describe(FieldList& fields) {
 
 Status RunRun(const RunOptions& options, Context& context) {
   SKEIN_ASSIGN_OR_RETURN(const Prompt prompt, ReadPrompt(options));
+  EngineOptions engine_options = options.machine.Resolved();
   std::optional<OutputFile> profile;  // opened first: a path that cannot be written is said before any work
   if (!options.profile.empty()) {
     SKEIN_ASSIGN_OR_RETURN(OutputFile file, OutputFile::Create(options.profile));
     profile.emplace(std::move(file));
-    model::PhaseClock::Start();
+    engine_options.phases = std::make_shared<model::PhaseClock>();
   }
-  SKEIN_ASSIGN_OR_RETURN(Engine engine, LoadEngine(options.model, options.machine.Resolved(), context));
+  SKEIN_ASSIGN_OR_RETURN(Engine engine, LoadEngine(options.model, engine_options, context));
   SKEIN_ASSIGN_OR_RETURN(const std::vector<std::int32_t> tokens, PromptTokens(engine, prompt, options));
 
   GenerateOptions generate = options.answer.generate;
@@ -192,7 +193,7 @@ Status RunRun(const RunOptions& options, Context& context) {
   SKEIN_RETURN_IF_ERROR(context.out().Write(context.json() ? AnswerJson(engine, answer, options) : "\n"));
   SKEIN_RETURN_IF_ERROR(context.out().Flush());
   if (profile) {
-    const model::PhaseClock::Profile phases = model::PhaseClock::Start().Read();
+    const model::PhaseClock::Profile phases = engine_options.phases->Read();
     SKEIN_RETURN_IF_ERROR(trace.WriteTo(*profile, phases));
     context.Tell(PhaseTable(phases));
   }

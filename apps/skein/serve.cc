@@ -211,7 +211,7 @@ void ServeOptions::Describe(FieldList& fields) {
   fields.Add("max-num-seqs", "N", &max_num_seqs, "sequences computed in one step, at most")
       .Range(1, 4096)
       .CalledElsewhere({"parallel", "np"});
-  fields.Add("kv-memory", "SIZE", &kv_memory, "memory of the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]")
+  fields.Add("kv-memory", "SIZE", &kv_memory, "the KV cache: 4GiB [a quarter of what is free, at most 16 contexts]")
       .Bytes()
       .CalledElsewhere({"gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-memory"});
   fields.Add("policy", "NAME", &policy, "who is served first").OneOf(PolicyNames());

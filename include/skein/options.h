@@ -6,10 +6,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace skein {
+
+namespace model {
+class PhaseClock;
+}
 
 struct EngineOptions {
   int threads = 0;                  // 0: the cores given to this process
@@ -21,6 +26,7 @@ struct EngineOptions {
   int sequences = 0;                // sequences computed in one step, at most; 0: 64
   std::string packed_cache;         // folder in which packed weights are kept for the next load; empty: none
   std::uint64_t kv_tokens = 0;      // tokens that the KV cache holds over all sequences; 0: one context
+  std::shared_ptr<model::PhaseClock> phases;  // what `run --profile` gives (src/model/phase_clock.h); null: phases are not timed
   // One model over several ranks (docs/ranks.md): in how many parts its heads, columns and vocabulary are cut, and its layers.
   int tensor = 1;
   int pipe = 1;
@@ -28,6 +34,7 @@ struct EngineOptions {
   std::string hosts;                   // where ranks run, "a,b" or "a:2,b:1"; with transport "mpi"; empty: here
   std::string control_address;         // of this host, for ranks elsewhere: "ADDR" or "ADDR:PORT"; empty: the one on the way to them
   std::string remote_program;          // path of the program on other hosts; empty: as here
+  std::string rank_speeds;             // how fast each rank is beside the others, "2,1": shares follow it; empty: all the same
   std::string wire = "auto";           // type of the numbers on the way: "fp32", "bf16", "int8"
   std::string deterministic = "off";   // "layout": every mesh gives the same bits, at a price
 };

@@ -66,7 +66,7 @@ Result<engine::MeshLinks> MakeLinks(const LocalRankRequest& request, const Trans
 }  // namespace
 
 model::Share ShareOf(const formats::ModelConfig& config, const Machine& machine, const comm::Mesh& mesh, comm::Rank rank) {
-  return model::ShareOf(config, {.shape = mesh.shape(), .at = mesh.PlacesOf(rank), .by_slice = machine.by_slice});
+  return model::ShareOf(config, {.shape = mesh.shape(), .at = mesh.PlacesOf(rank), .by_slice = machine.by_slice, .speeds = machine.rank_speeds});
 }
 
 // A stage hands the residual of a whole step on in one slot, where it can, and goes on: the next one takes it when it comes to it.
@@ -136,7 +136,8 @@ Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& reque
                                                                 .frames = frames,
                                                                 .context = request.context,
                                                                 .step_tokens = machine.step_tokens,
-                                                                .step_outputs = machine.step_outputs},
+                                                                .step_outputs = machine.step_outputs,
+                                                                .phases = request.rank.value == 0 ? machine.phases.get() : nullptr},
                                                                clock));
   made->counters_ = made->rank_->counters();
   return made;

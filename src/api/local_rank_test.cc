@@ -28,10 +28,11 @@ model::TinyShape Shape() {
 
 // A mesh of threads and its first rank's executor.
 struct Lab {
-  Lab(const model::TinyModel& file, comm::Places places, bool by_slice) {
+  Lab(const model::TinyModel& file, comm::Places places, bool by_slice, std::vector<double> rank_speeds = {}) {
     machine.threads = 1;
     machine.mesh = places;
     machine.by_slice = by_slice;
+    machine.rank_speeds = std::move(rank_speeds);
     machine.kv_type = kernels::KvType::kBf16;
     machine.step_tokens = machine.step_outputs = 64;
     auto loaded = ThreadMesh::Load(file, machine, kTokens, kTokens, {}, clock);
@@ -94,6 +95,35 @@ TEST(ThreadMesh, LayoutDeterministicMeshesAnswerAsOneRankToTheBit) {
   for (const comm::Places places : {comm::Places{1, 1, 1, 2}, {1, 1, 1, 3}, {1, 1, 1, 5}, {1, 2, 1, 1}, {1, 3, 1, 2}, {1, 4, 1, 1}}) {
     Lab lab(file, places, true);
     EXPECT_EQ(Answer(lab, 12), expected) << "pipe " << places.pipe << " tensor " << places.tensor;
+  }
+}
+
+// Unlike ranks have other shares, not another model.
+TEST(ThreadMesh, SharesThatFollowSpeedsAnswerTheSame) {
+  const model::TinyModel file(Shape());
+  Lab one(file, {1, 1, 1, 1}, true);
+  Lab unlike(file, {1, 2, 1, 2}, true, {3, 1, 0.25, 0.5});
+  const Result<std::vector<engine::RankStats>> ranks = RanksOf(file.config(), unlike.machine);
+  ASSERT_TRUE(ranks.ok());
+  EXPECT_EQ(ranks->front().layers.end, 3);
+  EXPECT_EQ(ranks->front().heads.end, 7);
+  EXPECT_EQ(ranks->back().heads.end - ranks->back().heads.begin, 6);
+  EXPECT_EQ(Answer(unlike, 12), Answer(one, 12));
+}
+
+// A wrong list would give somebody a share that he did not mean, or none.
+TEST(ResolveMachine, RankSpeedsAreANumberForEachRank) {
+  EngineOptions options;
+  options.tensor = 2;
+  options.rank_speeds = "2,0.5";
+  Result<Machine> machine = ResolveMachine(options);
+  ASSERT_TRUE(machine.ok()) << machine.status().message();
+  EXPECT_EQ(machine->rank_speeds, (std::vector<double>{2, 0.5}));
+  for (const char* wrong : {"2", "2,1,1", "2,", ",2", "2;1", "0,1", "-1,1", "nan,1", "inf,1", "1e9,1", "1 ,1", "0x1p0,1"}) {
+    options.rank_speeds = wrong;
+    machine = ResolveMachine(options);
+    ASSERT_FALSE(machine.ok()) << wrong;
+    EXPECT_EQ(machine.status().field(), "rank-speeds") << wrong;
   }
 }
 

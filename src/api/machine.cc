@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <random>
+#include <string_view>
+#include <system_error>
 
 #include "api/local_rank.h"
 #include "kernels/threads/thread_pool.h"
@@ -17,6 +20,7 @@ constexpr int kThreadsMax = 1024;
 constexpr int kStepTokensMax = 65536;
 constexpr int kSequencesMax = 4096;
 constexpr int kAxisMax = 64;  // ranks of one axis
+constexpr double kSpeedMin = 0.01, kSpeedMax = 100;
 
 Status CheckRange(int value, int maximum, const char* name) {
   if (value >= 0 && value <= maximum) return OkStatus();
@@ -42,6 +46,31 @@ Status ResolveHosts(const EngineOptions& options, Machine& machine) {
   return OkStatus();
 }
 
+// "2,1": a number for each rank.
+Status ResolveSpeeds(const EngineOptions& options, Machine& machine) {
+  const auto wrong = [&](std::string_view found) {
+    return InvalidArgument(fmt::format("rank-speeds is expected to be a number from {} to {} for each of {} ranks with commas between them, found {}", kSpeedMin,
+                                       kSpeedMax, machine.mesh.product(), found),
+                           "rank-speeds");
+  };
+  if (options.rank_speeds.empty()) return OkStatus();
+  constexpr std::size_t kShown = 80;
+  std::string_view rest = options.rank_speeds;
+  while (true) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    double speed = 0;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + comma, speed);
+    if (error != std::errc() || end != rest.data() + comma || !(speed >= kSpeedMin && speed <= kSpeedMax)) {
+      return wrong(fmt::format("'{}'", rest.substr(0, std::min(comma, kShown))));
+    }
+    machine.rank_speeds.push_back(speed);
+    if (static_cast<int>(machine.rank_speeds.size()) > machine.mesh.product() || comma == rest.size()) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (static_cast<int>(machine.rank_speeds.size()) == machine.mesh.product()) return OkStatus();
+  return wrong(fmt::format("'{}'", options.rank_speeds.substr(0, kShown)));
+}
+
 Status ResolveRanks(const EngineOptions& options, Machine& machine) {
   if (options.tensor < 1 || options.tensor > kAxisMax) {
     return InvalidArgument(fmt::format("tensor is a number of ranks from 1 to {}, found {}", kAxisMax, options.tensor), "tensor");
@@ -50,6 +79,7 @@ Status ResolveRanks(const EngineOptions& options, Machine& machine) {
     return InvalidArgument(fmt::format("pipe is a number of stages from 1 to {}, found {}", kAxisMax, options.pipe), "pipe");
   }
   machine.mesh = {.data = 1, .pipe = options.pipe, .seq = 1, .tensor = options.tensor};
+  SKEIN_RETURN_IF_ERROR(ResolveSpeeds(options, machine));
   machine.transport = options.transport;
   if (options.transport != "threads" && options.transport != "shm" && options.transport != "mpi") {
     return InvalidArgument(fmt::format("there is no transport {}; take threads, shm or mpi", options.transport), "transport");
@@ -78,6 +108,7 @@ Result<Machine> ResolveMachine(const EngineOptions& options) {
   if (options.context < 0) return InvalidArgument("context is a number of tokens, found less than none", "context");
   machine.threads = options.threads > 0 ? options.threads : kernels::AvailableCores();
   machine.packed_cache = options.packed_cache;
+  machine.phases = options.phases;
   machine.context = options.context;
   machine.fixed_step = options.step_tokens > 0;
   if (machine.fixed_step) machine.step_tokens = options.step_tokens;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,9 +51,11 @@ struct Machine {
   int batch_hosts = 1;                 // of the batch job that this process is part of, whose hosts mpirun knows by itself
   // Whether ranks may be on other hosts.
   bool by_network() const { return !hosts.empty() || batch_hosts > 1; }
+  std::vector<double> rank_speeds;     // by rank, beside each other; empty: all the same
   bool by_slice = false;         // layout-deterministic mode
   // Whether ranks are processes of their own.
   bool processes() const { return transport != "threads" && (mesh.product() > 1 || by_network()); }
+  std::shared_ptr<model::PhaseClock> phases;  // null: nobody asks where the time goes
   bool simulated = false;        // nothing is loaded or computed: tokens are hashes, steps take a predicted time
 };
 

@@ -21,10 +21,10 @@ using scheduler::StepResult;
 
 namespace {
 
-// Times a step where its phases are asked for, and the rank is the one that they are asked of (model/phase_clock.h).
+// Times a step where its phases are asked for.
 class TimedStep {
  public:
-  TimedStep(comm::Rank rank, const StepPlan& plan) : clock_(rank.value == 0 ? model::PhaseClock::OfProcess() : nullptr) {
+  TimedStep(model::PhaseClock* clock, const StepPlan& plan) : clock_(clock) {
     if (clock_ == nullptr) return;
     std::size_t tokens = 0;
     for (const PlanRow& row : plan.rows) tokens += row.tokens.size();
@@ -126,7 +126,8 @@ Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, ke
   made->counters_->SetMemory(model.packed_bytes() + made->kv_->bytes());
   made->kv_->Touch(pool);  // now, not in the middle of the first answers
   SKEIN_ASSIGN_OR_RETURN(made->decoder_, model::Decoder::Create(model, *made->kv_, pool, {options.step_tokens, options.step_outputs},
-                                                                {made->links_.tensor.get(), made->links_.pipe.get()}));
+                                                                {made->links_.tensor.get(), made->links_.pipe.get()}, options.phases));
+  made->phases_ = options.phases;
   return made;
 }
 
@@ -158,7 +159,7 @@ MeshRank::MeshRank(const model::Model& model, kernels::ThreadPool& pool, const c
 
 Status MeshRank::Run(const StepPlan& plan, StepResult& result) {
   result.step = plan.step;
-  const TimedStep timed(rank_, plan);
+  const TimedStep timed(phases_, plan);
   const std::int64_t begin = clock_.NowNs();
   const std::uint64_t waited_before = WaitedNs();
   result.error = inputs_.Build(plan, *kv_);

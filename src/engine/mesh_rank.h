@@ -36,6 +36,7 @@ struct MeshRankOptions {
   std::int32_t context = 0;         // longest sequence
   std::int32_t step_tokens = 512;   // model::Decoder::Limits
   std::int32_t step_outputs = 64;
+  model::PhaseClock* phases = nullptr;  // for one rank of a mesh, where somebody asks where its time goes; outlives it
 };
 
 // Whom a rank talks to. A mesh of one rank needs none; an axis of one rank has none.
@@ -106,6 +107,7 @@ class MeshRank {
   const comm::Rank rank_, sampling_;
   MeshLinks links_;
   std::unique_ptr<model::KvStore> kv_;
+  model::PhaseClock* phases_ = nullptr;
   std::unique_ptr<model::Decoder> decoder_;
   StepInputs inputs_;
   std::vector<Reading> readings_;

@@ -6,8 +6,8 @@
 namespace skein::model {
 
 Result<std::unique_ptr<Decoder>> Decoder::Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                 Limits limits, RankLinks links) {
-  return model.architecture().make_decoder(model, kv, pool, limits, links);
+                                                 Limits limits, RankLinks links, PhaseClock* phases) {
+  return model.architecture().make_decoder(model, kv, pool, limits, links, phases);
 }
 
 }  // namespace skein::model

@@ -18,6 +18,7 @@
 #include "kernels/threads/thread_pool.h"
 #include "model/kv_store.h"
 #include "model/model.h"
+#include "model/phase_clock.h"
 
 namespace skein::model {
 
@@ -49,9 +50,10 @@ class Decoder {
     int outputs = 64;   // of logits and of hidden states in one batch, each
   };
   // Errors: kLimit when memory for scratch cannot be had.
-  // `links` belong to the model's share: all ranks of a mesh call Forward with the same batches in the same order.
+  // `links` belong to the model's share: all ranks of a mesh call Forward with the same batches in the same order. `phases`, where there is one, is
+  // marked in steps that its owner has begun, and outlives the decoder.
   static Result<std::unique_ptr<Decoder>> Create(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits,
-                                                 RankLinks links = {});
+                                                 RankLinks links = {}, PhaseClock* phases = nullptr);
   virtual ~Decoder() = default;
 
   // Fills the KV places of all tokens and computes logits. Returns fp32 [outputs, vocabulary of the share], valid until the next call;

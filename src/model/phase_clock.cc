@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/phase_clock.h"
 
-#include <atomic>
 #include <chrono>
 #include <numeric>
 
@@ -14,8 +13,6 @@ constexpr std::size_t kStepSpansMax = std::size_t{1} << 13;   // of one step; fu
 std::int64_t NowNs() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
-
-std::atomic<PhaseClock*> process_clock{nullptr};
 
 }  // namespace
 
@@ -30,14 +27,6 @@ double PhaseClock::Totals::Unmarked() const {
   const std::int64_t marked = std::accumulate(phase_ns.begin(), phase_ns.end(), std::int64_t{0});
   return 1 - static_cast<double>(marked) / static_cast<double>(step_ns);
 }
-
-PhaseClock& PhaseClock::Start() {
-  static PhaseClock clock;
-  process_clock.store(&clock, std::memory_order_release);
-  return clock;
-}
-
-PhaseClock* PhaseClock::OfProcess() { return process_clock.load(std::memory_order_acquire); }
 
 PhaseClock::PhaseClock() {
   step_spans_.reserve(kStepSpansMax);

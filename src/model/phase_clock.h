@@ -3,8 +3,7 @@
 // PhaseClock says where the time of steps goes: worker 0 of a rank marks the end of each phase, and what went by since the mark before belongs to
 // that phase. Marks follow each other without a gap, so what a step's phases do not add up to is what nobody marks: preparing its inputs.
 //
-// There is one in a process, started by the program before it loads a model and marked by the rank that has the first layers and the first share of
-// them: a profile is of a program, and nothing between main() and the decoder has to carry it. Without one a mark is a pointer that is null.
+// Who wants to know makes one and gives it to the engine (EngineOptions::phases); the first rank marks it. Without one a mark is a pointer that is null.
 //
 // Thread rule: BeginStep, Skip, Mark and EndStep are for the thread that runs steps; Read is for any, at any time. Steps allocate nothing.
 #pragma once
@@ -56,10 +55,7 @@ class PhaseClock {
     std::int64_t steps_left_out = 0;
   };
 
-  // The process's, made when it is asked for the first time.
-  static PhaseClock& Start();
-  // The process's, or null as long as nobody has started it.
-  static PhaseClock* OfProcess();
+  PhaseClock();
 
   void BeginStep(std::int32_t tokens, bool prompt);
   // What went by since the last mark belongs to no phase.
@@ -72,8 +68,6 @@ class PhaseClock {
   Profile Read() const;
 
  private:
-  PhaseClock();
-
   // Of the step that runs.
   bool open_ = false, prompt_ = false;
   std::int32_t layer_ = -1, tokens_ = 0;

@@ -20,9 +20,17 @@ int Pieces(int count, int unit) { return (count + unit - 1) / unit; }
 
 Span Scaled(Span pieces, int unit, int count) { return {std::min(pieces.begin * unit, count), std::min(pieces.end * unit, count)}; }
 
-std::vector<double> Speeds(const ShareRequest& request) {
-  if (!request.speeds.empty()) return request.speeds;
-  return std::vector<double>(static_cast<std::size_t>(request.shape.tensor), 1.0);
+// Of a stage's ranks.
+std::vector<double> Speeds(const ShareRequest& request, int stage) {
+  if (request.speeds.empty()) return std::vector<double>(static_cast<std::size_t>(request.shape.tensor), 1.0);
+  const auto first = request.speeds.begin() + stage * request.shape.tensor;
+  return {first, first + request.shape.tensor};
+}
+
+// Of a stage; a step of its ranks ends together.
+double SpeedOfStage(const ShareRequest& request, int stage) {
+  const std::vector<double> speeds = Speeds(request, stage);
+  return std::accumulate(speeds.begin(), speeds.end(), 0.0);
 }
 
 std::vector<Span> Shares(int count, int unit, std::span<const double> speeds) {
@@ -36,11 +44,13 @@ std::vector<Span> Shares(int count, int unit, std::span<const double> speeds) {
 Span Layers(const ModelConfig& config, const ShareRequest& request) {
   const int stages = request.shape.pipe;
   const double head = request.head_layers > 0 ? request.head_layers : HeadCost(config);
-  const double each = (config.layers + head) / stages;
+  double all = 0, before = 0;
+  for (int stage = 0; stage < stages; ++stage) all += SpeedOfStage(request, stage);
   int begin = 0;
   for (int stage = 0; stage < stages; ++stage) {
     const int left = stages - stage - 1;
-    int end = stage + 1 == stages ? config.layers : static_cast<int>(std::lround(each * (stage + 1)));
+    before += SpeedOfStage(request, stage);
+    int end = stage + 1 == stages ? config.layers : static_cast<int>(std::lround((config.layers + head) * before / all));
     end = std::clamp(std::min(end, config.layers - left), std::min(begin + 1, config.layers), config.layers);
     if (stage == request.at.pipe) return {begin, end};
     begin = end;
@@ -74,8 +84,9 @@ Share WholeShare(const ModelConfig& config, bool by_slice) { return ShareOf(conf
 
 Share ShareOf(const ModelConfig& config, const ShareRequest& request) {
   const auto rank = static_cast<std::size_t>(request.at.tensor);
-  const std::vector<double> speeds = Speeds(request);
-  SKEIN_CHECK(speeds.size() == static_cast<std::size_t>(request.shape.tensor) && rank < speeds.size());
+  SKEIN_CHECK(request.speeds.empty() || request.speeds.size() == static_cast<std::size_t>(request.shape.pipe * request.shape.tensor));
+  const std::vector<double> speeds = Speeds(request, request.at.pipe);
+  SKEIN_CHECK(rank < speeds.size());
   const int group = config.heads / config.kv_heads;
   const int word_unit = config.vocabulary >= 2 * kVocabularyUnit * request.shape.tensor ? kVocabularyUnit : 1;
   Share share;

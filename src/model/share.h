@@ -45,7 +45,8 @@ struct ShareRequest {
   comm::Places shape{1, 1, 1, 1};  // of the mesh
   comm::Places at = {};            // this rank
   bool by_slice = false;
-  // How fast each rank of the tensor axis is; empty: all the same. Shares follow it.
+  // How fast each rank of a replica is, by rank (stages one after the other); empty: all the same. Shares of the tensor axis follow the ranks of a
+  // stage, layers what a stage's ranks are together.
   std::vector<double> speeds = {};
   // The cost of the head, in layers; 0: HeadCost.
   double head_layers = 0;

@@ -79,6 +79,18 @@ TEST(Share, FollowsSpeeds) {
   EXPECT_EQ(ShareOf(Config(), request).columns, (Span{0, 1024}));
 }
 
+// Two stages, the second of ranks that are half as fast: half the layers (but for the head), cut as its own ranks are.
+TEST(Share, FollowsSpeedsOfStages) {
+  ShareRequest request = At(2, 0, 2, 0);
+  request.speeds = {2, 2, 0.5, 1.5};
+  request.head_layers = 0.001;
+  EXPECT_EQ(ShareOf(Config(), request).layers, (Span{0, 20}));
+  EXPECT_EQ(ShareOf(Config(), request).columns, (Span{0, 768}));
+  request.at = {0, 1, 0, 0};
+  EXPECT_EQ(ShareOf(Config(), request).layers, (Span{20, 30}));
+  EXPECT_EQ(ShareOf(Config(), request).columns, (Span{0, 384}));
+}
+
 // The sum of a node as text, by the definition.
 std::string Written(int slices, int level, int index) {
   const auto bound = [&](int k) { return static_cast<int>(std::floor(slices * k / std::pow(2.0, level) + 0.5)); };

@@ -33,8 +33,9 @@ class MeshCheck(unittest.TestCase):
         code, found = self.check(1, 2)
         self.assertEqual(code, 0, found)
         for host in (1, 2):
-            for what in ("reach", "version", "clock"):
+            for what in ("reach", "version", "clock", "speed"):
                 self.assertEqual(found[f"{NET}.{host} {what}"]["status"], "ok")
+        self.assertIn("speeds", found)
         self.assertIn("GB/s", found[f"{NET}.2 link"]["meaning"])
         run("tc", "-n", self.network.name(1), "qdisc", "add", "dev", "veth1", "root", "netem", "delay", "2ms", check=False)
         if "netem" in run("tc", "-n", self.network.name(1), "qdisc", "show", "dev", "veth1", check=False).stdout:

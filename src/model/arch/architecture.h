@@ -24,7 +24,7 @@ struct Architecture {
   std::uint64_t (*scratch_bytes)(const formats::ModelConfig& config, const Share& share, const Decoder::Limits& limits, int threads,
                                  std::uint32_t frames) = nullptr;
   Result<std::unique_ptr<Decoder>> (*make_decoder)(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                   Decoder::Limits limits, RankLinks links) = nullptr;
+                                                   Decoder::Limits limits, RankLinks links, PhaseClock* phases) = nullptr;
 };
 
 // nullptr when there is none of that name.

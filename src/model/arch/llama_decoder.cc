@@ -80,7 +80,7 @@ int QkvColumns(const ModelConfig& config) { return (config.heads + 2 * config.kv
 
 class LlamaDecoder final : public Decoder {
  public:
-  LlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits, RankLinks links)
+  LlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool, Limits limits, RankLinks links, PhaseClock* phases)
       : whole_(model.config()),
         config_(model.local()),
         share_(model.share()),
@@ -91,7 +91,7 @@ class LlamaDecoder final : public Decoder {
         limits_(limits),
         rows_(kernels::SelectRows(model.path())),
         attention_(kernels::SelectAttention(model.path(), *model.AttentionArithmetic(kv.layout().type), kv.layout().type)),
-        phases_(share_.embeds && share_.tensor_rank == 0 ? PhaseClock::OfProcess() : nullptr),
+        phases_(phases),
         group_(whole_.heads / whole_.kv_heads),
         scale_(static_cast<float>(1.0 / std::sqrt(static_cast<double>(config_.head_dim)))) {}
 
@@ -722,7 +722,7 @@ void LlamaDecoder::Head(Worker& worker) {
 }  // namespace
 
 Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                  Decoder::Limits limits, RankLinks links) {
+                                                  Decoder::Limits limits, RankLinks links, PhaseClock* phases) {
   SKEIN_CHECK(limits.tokens > 0);
   SKEIN_CHECK(limits.outputs > 0);
   if (!model.AttentionArithmetic(kv.layout().type)) {
@@ -733,7 +733,7 @@ Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& k
   const Share& share = model.share();
   SKEIN_CHECK((links.tensor != nullptr) == (share.all_heads.size() > 1));
   SKEIN_CHECK((links.pipe != nullptr) == !(share.embeds && share.has_head));
-  auto decoder = std::make_unique<LlamaDecoder>(model, kv, pool, limits, links);
+  auto decoder = std::make_unique<LlamaDecoder>(model, kv, pool, limits, links, phases);
   SKEIN_RETURN_IF_ERROR(decoder->Reserve());
   return std::unique_ptr<Decoder>(std::move(decoder));
 }

@@ -10,7 +10,7 @@
 namespace skein::model {
 
 Result<std::unique_ptr<Decoder>> MakeLlamaDecoder(const Model& model, KvStore& kv, kernels::ThreadPool& pool,
-                                                  Decoder::Limits limits, RankLinks links);
+                                                  Decoder::Limits limits, RankLinks links, PhaseClock* phases);
 std::uint64_t LlamaScratchBytes(const formats::ModelConfig& config, const Share& share, const Decoder::Limits& limits, int threads,
                                 std::uint32_t frames);
 
