@@ -53,6 +53,7 @@ void MachineOptions::Describe(FieldList& fields) {
   fields.Add("remote-program", "PATH", &engine.remote_program, "this program on other hosts [the same path]");
   fields.Add("rank-speeds", "LIST", &engine.rank_speeds, "shares of unlike ranks: 2,1 [all the same]");
   fields.Add("wire", "TYPE", &engine.wire, "type of the numbers between ranks").OneOf({"auto", "fp32", "bf16", "int8"});
+  fields.Add("overlap", "WHEN", &engine.overlap, "computing while sums are on the way").OneOf({"auto", "on", "off"}).ForDevelopers();
   fields.Add("deterministic", "MODE", &engine.deterministic, "layout: the same bits on every mesh").OneOf({"off", "layout"});
 }
 

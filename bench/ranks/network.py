@@ -23,6 +23,7 @@ from two_hosts import NET, Network, why_not  # noqa: E402
 
 WIRES = ("fp32", "bf16", "int8")
 RATES = (None, "1gbit", "100mbit")
+ONE = ("one process", None, "")
 
 
 def measure(options, network, environment, arguments):
@@ -47,6 +48,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--rates", default="all", help="of all, or some of: unlimited,1gbit,100mbit")
     parser.add_argument("--wires", default=",".join((*WIRES, "auto")))
+    parser.add_argument("--overlaps", default="auto", help="of auto and off: with computing while sums are on the way, and without")
     parser.add_argument("--json", help="where figures are written")
     options = parser.parse_args()
     if reason := why_not():
@@ -61,21 +63,24 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Network() as network:
         environment = {**network.environment(folder), "SKEIN_MPI_PLUGIN": str(Path(options.plugin).resolve())}
         for number in range(options.rounds):
-            note(("one process", None), measure(options, network, environment, ["--threads", "2"]))
+            note(ONE, measure(options, network, environment, ["--threads", "2"]))
             for rate in rates:
                 network.limit(rate)
                 for wire in options.wires.split(","):
-                    outcome = measure(options, network, environment, ["--threads", "1", "--tensor", "2", "--hosts", f"{NET}.1,{NET}.2", "--wire", wire])
-                    note((wire, rate), outcome)
-                    chosen[(wire, rate)] = outcome[2]
+                    for overlap in options.overlaps.split(","):
+                        case = (wire, rate, overlap)
+                        outcome = measure(options, network, environment, ["--threads", "1", "--tensor", "2", "--hosts", f"{NET}.1,{NET}.2", "--wire", wire, "--overlap", overlap])
+                        note(case, outcome)
+                        chosen[case] = outcome[2]
             print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
-    one = best.pop(("one process", None))
-    rows = [{"link": rate or "unlimited", "wire": wire, "sent": chosen[(wire, rate)], "prefill_tokens_per_s": round(prefill, 2),
+    one = best.pop(ONE)
+    rows = [{"link": rate or "unlimited", "wire": wire, "overlap": overlap, "sent": chosen[(wire, rate, overlap)], "prefill_tokens_per_s": round(prefill, 2),
              "decode_tokens_per_s": round(decode, 2), "prefill_of_one_process": round(prefill / one[0], 3),
-             "decode_of_one_process": round(decode / one[1], 3)} for (wire, rate), (prefill, decode) in best.items()]
+             "decode_of_one_process": round(decode / one[1], 3)} for (wire, rate, overlap), (prefill, decode) in best.items()]
     if options.json and Path(options.json).exists():
-        measured = {(row["link"], row["wire"]) for row in rows}
-        rows = [row for row in json.loads(Path(options.json).read_text())["rows"] if (row["link"], row["wire"]) not in measured] + rows
+        key = lambda row: (row["link"], row["wire"], row.get("overlap", "off"))  # noqa: E731  (there was none before)
+        measured = {key(row) for row in rows}
+        rows = [row for row in json.loads(Path(options.json).read_text())["rows"] if key(row) not in measured] + rows
     commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     report = {"date": str(date.today()), "commit": commit, "cores": os.cpu_count(), "command": "bench/ranks/network.py",
               "model": "skein make-model --shape 1b --format Q4_0", "prompt_tokens": options.prompt, "answer_tokens": options.answer,

@@ -36,6 +36,7 @@ struct EngineOptions {
   std::string remote_program;          // path of the program on other hosts; empty: as here
   std::string rank_speeds;             // how fast each rank is beside the others, "2,1": shares follow it; empty: all the same
   std::string wire = "auto";           // type of the numbers on the way: "fp32", "bf16", "int8"
+  std::string overlap = "auto";        // whether long steps compute while sums are on the way: "on", "off"; changes no bit
   std::string deterministic = "off";   // "layout": every mesh gives the same bits, at a price
 };
 

@@ -137,6 +137,7 @@ Result<std::unique_ptr<LocalRank>> LocalRank::Load(const LocalRankRequest& reque
                                                                 .context = request.context,
                                                                 .step_tokens = machine.step_tokens,
                                                                 .step_outputs = machine.step_outputs,
+                                                                .overlap = machine.overlap,
                                                                 .phases = request.rank.value == 0 ? machine.phases.get() : nullptr},
                                                                clock));
   made->counters_ = made->rank_->counters();

@@ -89,6 +89,10 @@ Status ResolveRanks(const EngineOptions& options, Machine& machine) {
     return InvalidArgument(fmt::format("there is no deterministic mode {}; take layout or off", options.deterministic), "deterministic");
   }
   machine.by_slice = options.deterministic == "layout";
+  if (options.overlap != "auto") {
+    if (options.overlap != "on" && options.overlap != "off") return InvalidArgument(fmt::format("overlap is auto, on or off, found {}", options.overlap), "overlap");
+    machine.overlap = options.overlap == "on";
+  }
   machine.choose_wire = options.wire == "auto" && !machine.by_slice && machine.transport == "mpi";
   if (options.wire == "auto") return OkStatus();
   if (const auto type = comm::WireTypeFromName(options.wire)) {

@@ -51,6 +51,7 @@ struct Machine {
   int batch_hosts = 1;                 // of the batch job that this process is part of, whose hosts mpirun knows by itself
   // Whether ranks may be on other hosts.
   bool by_network() const { return !hosts.empty() || batch_hosts > 1; }
+  std::optional<bool> overlap;         // of communication with computing; empty: between hosts
   std::vector<double> rank_speeds;     // by rank, beside each other; empty: all the same
   bool by_slice = false;         // layout-deterministic mode
   // Whether ranks are processes of their own.

@@ -54,6 +54,7 @@ supervisor::RankSetup SetupOf(const std::string& path, const Machine& machine, c
   setup.wire = NameOf(machine.wire.inner);
   setup.outer_wire = machine.choose_wire ? kChosenWire : NameOf(machine.wire.outer);
   setup.streamed = machine.by_network();
+  if (machine.overlap) setup.overlap = *machine.overlap ? "on" : "off";
   setup.rank_speeds = machine.rank_speeds;
   setup.by_slice = machine.by_slice;
   return setup;
@@ -94,6 +95,7 @@ Result<Machine> MachineOf(const supervisor::RankSetup& setup) {
   machine.requests = setup.requests;
   machine.policy = setup.policy;
   machine.prefix_cache = setup.prefix_cache;
+  if (!setup.overlap.empty()) machine.overlap = setup.overlap == "on";
   machine.rank_speeds = setup.rank_speeds;
   machine.by_slice = setup.by_slice;
   return machine;

@@ -72,6 +72,8 @@ class Transport {
   // Of waits from now on: a rank that waits for the next step's plan is patient, one within a step is not.
   virtual void set_timeout(std::chrono::nanoseconds timeout) { options_.timeout = timeout; }
   std::chrono::nanoseconds timeout() const { return options_.timeout; }
+  // Of waits from now on: whether somebody else computes on this core meanwhile, so that looking all the time would take his.
+  virtual void set_beside(bool beside) { beside_ = beside; }
 
   // A slot that nobody reads, aligned to 64 bytes; null on failure. What was opened last
   // stays readable for this member until the call after the next one.
@@ -105,6 +107,7 @@ class Transport {
   void CountPosted(std::size_t bytes) { counts_.bytes_posted += bytes; }
   void CountWaited(std::chrono::nanoseconds time) { counts_.waited_ns += static_cast<std::uint64_t>(time.count()); }
   bool failed() const { return failed_; }
+  bool beside() const { return beside_; }
 
  private:
   std::string_view name_;
@@ -115,6 +118,7 @@ class Transport {
   TransportCounts counts_;
   const char* operation_ = "communication";
   bool failed_ = false;
+  bool beside_ = false;
   Status status_;
 };
 

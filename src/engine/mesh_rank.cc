@@ -125,8 +125,10 @@ Result<std::unique_ptr<MeshRank>> MeshRank::Create(const model::Model& model, ke
   SKEIN_ASSIGN_OR_RETURN(made->kv_, model::KvStore::Create(model.local(), options.kv_type, options.frames));
   made->counters_->SetMemory(model.packed_bytes() + made->kv_->bytes());
   made->kv_->Touch(pool);  // now, not in the middle of the first answers
+  const comm::Communicator* tensor = made->links_.tensor.get();
+  const bool overlap = tensor != nullptr && options.overlap.value_or(tensor->group().hosts.hosts() > 1);
   SKEIN_ASSIGN_OR_RETURN(made->decoder_, model::Decoder::Create(model, *made->kv_, pool, {options.step_tokens, options.step_outputs},
-                                                                {made->links_.tensor.get(), made->links_.pipe.get()}, options.phases));
+                                                                {made->links_.tensor.get(), made->links_.pipe.get(), overlap}, options.phases));
   made->phases_ = options.phases;
   return made;
 }

@@ -36,6 +36,7 @@ struct MeshRankOptions {
   std::int32_t context = 0;         // longest sequence
   std::int32_t step_tokens = 512;   // model::Decoder::Limits
   std::int32_t step_outputs = 64;
+  std::optional<bool> overlap = {};  // model::RankLinks::overlap; empty: where the ranks of a sum are on several hosts
   model::PhaseClock* phases = nullptr;  // for one rank of a mesh, where somebody asks where its time goes; outlives it
 };
 

@@ -41,6 +41,8 @@ struct Batch {
 struct RankLinks {
   comm::Communicator* tensor = nullptr;
   comm::Communicator* pipe = nullptr;
+  // In steps with many tokens sums over the ranks of `tensor` are formed beside computing (no bit depends on it; the same on all of them).
+  bool overlap = false;
 };
 
 class Decoder {

@@ -9,6 +9,7 @@
 
 #include "kernels/threads/thread_pool.h"
 #include "model/inputs.h"
+#include "model/share.h"
 #include "model/weights.h"
 
 namespace skein::model {
@@ -60,11 +61,11 @@ void ForEachPart(kernels::Worker& worker, int counter, int panels, int rows, Run
   }
 }
 
-// One worker's part of `matrices` x rows [0, rows) of `inputs`. `sink` is a context with first_column, columns and a
+// One worker's part of `matrices` x `rows` of `inputs`. `sink` is a context with first_column, columns and a
 // static Take (sinks.h). `after(panel_begin, panel_end, row_begin, row_end)` is called when a part has gone to the sink.
 // Requires: counter `counter` of the pool is at zero.
 template <typename Sink, typename After>
-void Multiply(kernels::Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, int rows,
+void Multiply(kernels::Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows,
               Sink sink, std::byte* scratch, int unit, After after) {
   const auto run = [&](const Matrix& matrix, int panel_begin, int panel_end, int row_begin, int row_end) {
     sink.first_column = matrix.first_column;
@@ -73,33 +74,33 @@ void Multiply(kernels::Worker& worker, int counter, const std::vector<Matrix>& m
                       {&Sink::Take, &sink}, scratch);
     after(panel_begin, panel_end, row_begin, row_end);
   };
-  if (rows <= kSharedRows || worker.count() == 1) {
+  if (rows.size() <= kSharedRows || worker.count() == 1) {
     for (const Matrix& matrix : matrices) {
       const auto share = worker.ShareOf(matrix.packed.panels(), unit);
-      if (share.begin < share.end) run(matrix, share.begin, share.end, 0, rows);
+      if (share.begin < share.end) run(matrix, share.begin, share.end, rows.begin, rows.end);
     }
     return;
   }
   int total = 0;
-  for (const Matrix& matrix : matrices) total += CutPieces(matrix.packed.panels(), rows, worker.count(), unit).count();
+  for (const Matrix& matrix : matrices) total += CutPieces(matrix.packed.panels(), rows.size(), worker.count(), unit).count();
   for (;;) {
     int piece = worker.TakeFrom(counter, total, 1).begin;
     if (piece >= total) return;
     for (const Matrix& matrix : matrices) {
-      const Pieces cut = CutPieces(matrix.packed.panels(), rows, worker.count(), unit);
+      const Pieces cut = CutPieces(matrix.packed.panels(), rows.size(), worker.count(), unit);
       if (piece >= cut.count()) {
         piece -= cut.count();
         continue;
       }
-      const int panel = piece / cut.row_pieces * cut.panels, row = piece % cut.row_pieces * cut.rows;
-      run(matrix, panel, std::min(panel + cut.panels, matrix.packed.panels()), row, std::min(row + cut.rows, rows));
+      const int panel = piece / cut.row_pieces * cut.panels, row = rows.begin + piece % cut.row_pieces * cut.rows;
+      run(matrix, panel, std::min(panel + cut.panels, matrix.packed.panels()), row, std::min(row + cut.rows, rows.end));
       break;
     }
   }
 }
 
 template <typename Sink>
-void Multiply(kernels::Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, int rows,
+void Multiply(kernels::Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows,
               Sink sink, std::byte* scratch) {
   Multiply(worker, counter, matrices, inputs, rows, sink, scratch, 1, [](int, int, int, int) {});
 }

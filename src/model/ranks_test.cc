@@ -60,6 +60,8 @@ struct Options {
   int threads = 1;
   int chunk = kTokens;
   comm::WireTypes wire = {};
+  int tokens = kTokens;
+  bool overlap = false;
 };
 
 struct Outcome {
@@ -73,7 +75,7 @@ class MeshLab {
   MeshLab(const TinyModel& file, const Options& options)
       : file_(file), options_(options), mesh_(comm::Mesh::Create(options.shape).value()) {
     std::mt19937 random(3);
-    for (int i = 0; i < kTokens; ++i) tokens_.push_back(static_cast<TokenId>(random() % kVocabulary));
+    for (int i = 0; i < options_.tokens; ++i) tokens_.push_back(static_cast<TokenId>(random() % kVocabulary));
     for (int rank = 0; rank < mesh_.ranks(); ++rank) {
       tensor_arenas_.push_back(ArenaOf(Axis::kTensor, {rank}));
       pipe_arenas_.push_back(ArenaOf(Axis::kPipe, {rank}));
@@ -81,7 +83,7 @@ class MeshLab {
   }
 
   Outcome Run() {
-    outcome_.logits.resize(kTokens * kVocabulary);
+    outcome_.logits.resize(static_cast<std::size_t>(options_.tokens * kVocabulary));
     for (const std::string& problem : comm::RunRanks(comm::RankKind::kThreads, mesh_.ranks(), [this](int rank) { return RunRank({rank}); })) {
       EXPECT_EQ(problem, "");
     }
@@ -117,11 +119,11 @@ class MeshLab {
     auto kv = KvStore::Create((*model)->local(), options_.kv, kFrames);
     if (!kv.ok()) return std::string(kv.status().message());
     const auto tensor = Join(Axis::kTensor, rank, tensor_arenas_), pipe = Join(Axis::kPipe, rank, pipe_arenas_);
-    auto decoder = Decoder::Create(**model, **kv, pool, {.tokens = kTokens, .outputs = kTokens}, {tensor.get(), pipe.get()});
+    auto decoder = Decoder::Create(**model, **kv, pool, {.tokens = options_.tokens, .outputs = options_.tokens}, {tensor.get(), pipe.get(), options_.overlap});
     if (!decoder.ok()) return std::string(decoder.status().message());
     const std::vector<BlockId> blocks = ScatteredBlocks(4 * kFrames, 4 * kFrames);
-    for (int begin = 0; begin < kTokens; begin += options_.chunk) {
-      const int count = std::min(options_.chunk, kTokens - begin);
+    for (int begin = 0; begin < options_.tokens; begin += options_.chunk) {
+      const int count = std::min(options_.chunk, options_.tokens - begin);
       std::vector<std::int32_t> outputs;
       for (int i = 0; i < count; ++i) outputs.push_back(i);
       const BatchRow row{0, count, begin, blocks};
@@ -211,6 +213,22 @@ INSTANTIATE_TEST_SUITE_P(All, RanksTest,
                                          Case{Arithmetic::kBf16T, DType::kQ4_0, kernels::KvType::kBf16},
                                          Case{Arithmetic::kBf16P, DType::kBF16, kernels::KvType::kBf16}),
                          [](const auto& tested) { return std::string(NameOf(tested.param.arithmetic)) + "_" + std::to_string(tested.index); });
+
+// Parts of a step whose sums travel while others are computed must be the same step; more ranks than heads, chunks across the middle, several threads.
+TEST_P(RanksTest, OverlapChangesNoBit) {
+  const TinyModel file(ShapeFor(GetParam().weights));
+  for (const comm::Places& shape : {comm::Places{1, 1, 1, 2}, {1, 2, 1, 2}, {1, 1, 1, 11}}) {
+    Options options{.arithmetic = GetParam().arithmetic, .kv = GetParam().kv, .shape = shape, .tokens = 205};
+    for (const int chunk : {205, 137}) {
+      options.chunk = chunk;
+      options.threads = shape.tensor == 2 ? 2 : 1;
+      options.overlap = false;
+      const std::vector<float> expected = MeshLab(file, options).Run().logits;
+      options.overlap = true;
+      EXPECT_EQ(Differences(MeshLab(file, options).Run().logits, expected), 0) << Named(shape) << " chunk " << chunk;
+    }
+  }
+}
 
 // A third one would cost a tensor mesh half as much communication again.
 TEST(Ranks, ReduceTwiceALayerAndNoMore) {

@@ -59,6 +59,7 @@ struct RankSetup {
   std::array<std::uint64_t, 2> prefix_secret = {};
   std::string wire = {};               // type of what travels between ranks of a host, as --wire has it …
   std::string outer_wire = {};         // … and between hosts; "auto": what the network is good for
+  std::string overlap = {};              // "on" or "off"; empty: between hosts
   std::vector<double> rank_speeds = {};  // by rank; empty: all the same
   bool by_slice = false;               // layout-deterministic mode
   std::int32_t vocabulary = 0;         // of simulated ranks, which open no model
@@ -92,7 +93,7 @@ void Fields(Wire& wire, T& value) {
        value.mesh.seq, value.mesh.tensor, value.transport, value.body, value.model, value.identity, value.streamed, value.threads, value.arithmetic,
        value.kernels, value.kv_type, value.packed_cache, value.context, value.step_tokens, value.fixed_step, value.step_outputs,
        value.sequences, value.kv_tokens, value.kv_bytes, value.kv_contexts, value.requests, value.policy, value.prefix_cache,
-       value.prefix_secret[0], value.prefix_secret[1], value.wire, value.outer_wire, value.rank_speeds, value.by_slice, value.vocabulary);
+       value.prefix_secret[0], value.prefix_secret[1], value.wire, value.outer_wire, value.overlap, value.rank_speeds, value.by_slice, value.vocabulary);
 }
 
 template <class Wire, wire::Same<RankFacts> T>

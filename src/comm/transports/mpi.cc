@@ -139,7 +139,7 @@ bool MpiTransport::WaitFor(int request, int peer, std::size_t& bytes) {
       return false;
     }
     if (looks == 0) begin = Clock::now();
-    if (looks % kLooksPerClock != 0 && options().spin) continue;
+    if (looks % kLooksPerClock != 0 && options().spin && !beside()) continue;
     const Clock::duration waited = Clock::now() - begin;
     if (waited > options().timeout) {
       FailAt(peer, fmt::format("did not answer within {} ms; it has ended, hangs or is much slower",
@@ -147,7 +147,7 @@ bool MpiTransport::WaitFor(int request, int peer, std::size_t& bytes) {
       return false;
     }
     if (!options().spin) sched_yield();
-    if (waited > kBusy) usleep(kNapUs);
+    if (waited > kBusy || beside()) usleep(kNapUs);
   }
 }
 

@@ -57,8 +57,10 @@ std::string CheckFrozen(MpiJob& job) {
     const Status status = communicator.AllReduceBy(Algorithm::kOneShot, {.x = x.data(), .out = out.data(), .rows = 1, .columns = 600});
     if (status.ok()) continue;
     if (job.rank() == job.size() - 1) return "";  // awake again, and the others are gone
-    const std::string wanted = fmt::format("all_reduce: rank {} did not answer", job.size() - 1);
-    return status.message().substr(0, wanted.size()) == wanted ? "" : status.message();
+    // Whoever finds out first says so; the other may only learn that it was given up.
+    const std::string about = fmt::format("all_reduce: rank {} ", job.size() - 1);
+    const bool names_it = status.message().starts_with(about + "did not answer") || status.message().starts_with(about + "was given up by rank");
+    return names_it ? "" : status.message();
   }
   return "never noticed";
 }

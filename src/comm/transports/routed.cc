@@ -90,6 +90,12 @@ void RoutedTransport::set_operation(const char* operation) {
   network_->set_operation(operation);
 }
 
+void RoutedTransport::set_beside(bool beside) {
+  Transport::set_beside(beside);
+  local_->set_beside(beside);
+  network_->set_beside(beside);
+}
+
 void RoutedTransport::set_timeout(std::chrono::nanoseconds timeout) {
   Transport::set_timeout(timeout);
   local_->set_timeout(timeout);

@@ -23,6 +23,7 @@ class RoutedTransport final : public Transport {
 
   void set_operation(const char* operation) override;
   void set_timeout(std::chrono::nanoseconds timeout) override;
+  void set_beside(bool beside) override;
   TransportCounts counts() const override;
   std::byte* Open() override;
   void Prepare(std::size_t bytes) override { local_->Prepare(bytes); }

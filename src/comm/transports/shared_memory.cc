@@ -92,7 +92,7 @@ template <typename Ready>
 bool SharedMemoryTransport::WaitFor(int peer, const std::atomic<std::uint32_t>& word, Ready ready) {
   if (ready()) [[likely]] return true;
   if (failed()) return false;
-  if (options().spin) {
+  if (options().spin && !beside()) {
     for (int i = 0; i < kLooksWithoutPause; ++i) {
       if (ready()) return true;
     }
@@ -108,7 +108,7 @@ template <typename Ready>
 [[gnu::noinline]] bool SharedMemoryTransport::SleepUntil(int peer, const std::atomic<std::uint32_t>& word, Ready ready) {
   const Clock::time_point begin = Clock::now();
   const Clock::time_point deadline = begin + options().timeout;
-  while (options().spin && Clock::now() < begin + kSpin) {
+  while (options().spin && !beside() && Clock::now() < begin + kSpin) {
     for (int i = 0; i < kLooksPerClock; ++i) {
       kernels::Pause();
       if (!ready()) continue;

@@ -11,7 +11,8 @@
 //   gate and up, SwiGLU, rounding to inputs
 //   down, added to the residual
 // On a mesh, what o and down give is a part of a sum: worker 0 adds up those of all ranks of the tensor axis (two all-reduces a layer, no
-// more), and the residual is received from the pipe stage before and sent to the one behind.
+// more), and the residual is received from the pipe stage before and sent to the one behind. Between hosts a step with many tokens goes in two
+// *parts* of its tokens: while one part's sum is on the way, the other part is computed (RunOverlapped).
 #include "model/arch/llama_decoder.h"
 
 #include <fmt/format.h>
@@ -23,6 +24,7 @@
 
 #include "base/check.h"
 #include "model/batch_layout.h"
+#include "model/courier.h"
 #include "model/inputs.h"
 #include "model/multiply.h"
 #include "model/phase_clock.h"
@@ -46,6 +48,7 @@ Phase PhaseOf(int counter) {
   return kPhaseOfCounter[counter];
 }
 
+constexpr int kPartUnit = 64;  // tokens; what matrices are cut by
 constexpr int kOwnRows = 4;  // rows that a worker may prepare for itself
 constexpr std::int64_t kPartialFloats = 2 << 20;  // room for partial results of attention
 
@@ -114,6 +117,14 @@ class LlamaDecoder final : public Decoder {
   }
   void AttentionBranch(Worker& worker, int layer);
   void FeedForwardBranch(Worker& worker, const LayerWeights& layer);
+  // All layers, the tokens in two parts. Sums wait for each other only where a part needs one.
+  bool overlaps() const { return courier_ != nullptr && tokens() >= 2 * kPartUnit; }
+  void RunOverlapped(Worker& worker);
+  void MultiplyQkv(Worker& worker, const LayerWeights& weights, Span rows);
+  // Of the chunks that begin in `part`.
+  void AttendPart(Worker& worker, int layer, Span part);
+  void PostPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows, std::uint64_t& sum);
+  void AwaitSum(Worker& worker, std::uint64_t sum, const std::vector<float>& bias, Span rows);
   // Of the slice tree, for sums over ranks.
   struct Nodes {
     std::vector<SummedNode> mine;
@@ -134,6 +145,9 @@ class LlamaDecoder final : public Decoder {
   void AddNodes(Worker& worker, int counter, const std::vector<Matrix>& slices, Inputs& inputs, const Nodes& nodes,
                 const std::vector<float>& bias);
   void AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, const std::vector<float>& bias);
+  void MultiplyPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows);
+  comm::Reduction SumOf(Span rows);
+  void AddBias(const std::vector<float>& bias, Span rows);
   // Worker 0: runs what talks to other ranks.
   template <typename Talk>
   void Communicate(Talk talk) {
@@ -145,10 +159,10 @@ class LlamaDecoder final : public Decoder {
   }
   void Head(Worker& worker);
 
-  Inputs& PrepareHidden(Worker& worker, const std::vector<float>& norm, const std::vector<Matrix>& matrices, int rows,
+  Inputs& PrepareHidden(Worker& worker, const std::vector<float>& norm, const std::vector<Matrix>& matrices, Span rows,
                         bool outputs_only);
   void RotateAndStore(Worker& worker, int layer);
-  void Attend(Worker& worker, int layer);
+  void Attend(Worker& worker, int layer, Span part);
   void AttendSplits(Worker& worker, int layer);
   void Fold(Worker& worker, int layer);
   kernels::AttentionBlock BlockOf(int layer, int kv_head, const Chunk& chunk);
@@ -158,7 +172,7 @@ class LlamaDecoder final : public Decoder {
     return partials_.as<float>() + chunk.partials + std::int64_t{kv_head} * chunk.splits * floats;
   }
   void PrepareAttended(const LayerWeights& layer, int kv_head, const Chunk& chunk);
-  void GateUp(Worker& worker, const LayerWeights& layer);
+  void GateUp(Worker& worker, const LayerWeights& layer, Span rows);
   // A phase ends, behind a barrier; `counter`: it took pieces from one.
   void Barrier(Worker& worker, Phase phase);
   void EndPhase(Worker& worker, int counter);
@@ -168,6 +182,7 @@ class LlamaDecoder final : public Decoder {
 
   WorkerState& StateOf(const Worker& worker) { return workers_[static_cast<std::size_t>(worker.index())]; }
   int tokens() const { return static_cast<int>(batch_.tokens.size()); }
+  Span all_rows() const { return {0, tokens()}; }
   int outputs() const { return static_cast<int>(batch_.outputs.size()); }
   bool sharded() const { return links_.tensor != nullptr; }
   // Queries of a KV head of this share: the first, and how many.
@@ -205,6 +220,7 @@ class LlamaDecoder final : public Decoder {
   std::vector<WorkerState> workers_;
 
   // Of ranks that share layers.
+  std::unique_ptr<Courier> courier_;  // null: sums are formed where they are needed
   FloatRows partial_;              // [tokens, hidden]: this rank's part of a sum over ranks
   Nodes head_nodes_, column_nodes_;
   Buffer node_sums_;               // fp32 [nodes of all ranks][tokens, hidden]
@@ -318,7 +334,10 @@ Status LlamaDecoder::ReserveShared() {
   gathered_bytes_.resize(share_.all_heads.size());
   embedded_.resize(share_.embeds ? rows : 0);
   gathered_.resize(share_.embeds ? rows : 0);
-  if (!share_.by_slice) return partial_.Reserve(limits_.tokens, config_.hidden);
+  if (!share_.by_slice) {
+    if (links_.overlap) courier_ = std::make_unique<Courier>(*links_.tensor);
+    return partial_.Reserve(limits_.tokens, config_.hidden);
+  }
   const auto nodes = static_cast<std::size_t>(std::max(head_nodes_.all, column_nodes_.all));
   SKEIN_ASSIGN_OR_RETURN(node_sums_, Buffer::Allocate(nodes * rows * sizeof(float)));
   return OkStatus();
@@ -374,11 +393,12 @@ void LlamaDecoder::EndPhase(Worker& worker, int counter) {
 void LlamaDecoder::Step(Worker& worker) {
   Begin(worker);
   Barrier(worker, Phase::kEmbed);
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  for (int layer = 0; layer < config_.layers && !overlaps(); ++layer) {
     if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->EnterLayer(layer);
     AttentionBranch(worker, layer);
     FeedForwardBranch(worker, weights_.layers[static_cast<std::size_t>(layer)]);
   }
+  if (overlaps()) RunOverlapped(worker);
   if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->EnterLayer(-1);
   if (!share_.has_head) {
     if (worker.index() == 0) Communicate([this] { return links_.pipe->Send(links_.pipe->self() + 1, ResidualBytes()); });
@@ -453,14 +473,14 @@ void LlamaDecoder::GatherEmbeddings() {
 
 // The norm of each row of the residual (of the rows whose logits are wanted, for the head), rounded for `matrices`.
 Inputs& LlamaDecoder::PrepareHidden(Worker& worker, const std::vector<float>& norm, const std::vector<Matrix>& matrices,
-                                    int rows, bool outputs_only) {
+                                    Span rows, bool outputs_only) {
   WorkerState& state = StateOf(worker);
-  const int shared_rows = (rows + worker.count() - 1) / worker.count();
-  const bool own = rows <= kOwnRows && (rows - shared_rows) * config_.hidden <= 1024;
+  const int shared_rows = (rows.size() + worker.count() - 1) / worker.count();
+  const bool own = rows.size() <= kOwnRows && (rows.size() - shared_rows) * config_.hidden <= 1024;
   Inputs& shared = outputs_only ? head_inputs_ : hidden_inputs_;
   Inputs& inputs = !own ? shared : outputs_only ? state.head : state.hidden;
-  const auto share = own ? Worker::Range{0, rows} : worker.ShareOf(rows);
-  for (int row = share.begin; row < share.end; ++row) {
+  const auto share = own ? Worker::Range{0, rows.size()} : worker.ShareOf(rows.size());
+  for (int row = rows.begin + share.begin; row < rows.begin + share.end; ++row) {
     const int token = outputs_only ? batch_.outputs[static_cast<std::size_t>(row)] : row;
     rows_.rms_norm(residual_.row(token), norm.data(), config_.norm_epsilon, config_.hidden, state.normed.row(0));
     inputs.Prepare(rows_, matrices, state.normed.row(0), row);
@@ -476,24 +496,80 @@ Inputs& LlamaDecoder::PrepareHidden(Worker& worker, const std::vector<float>& no
 void LlamaDecoder::AttentionBranch(Worker& worker, int layer) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   if (config_.heads > 0) {
-    Inputs& hidden = PrepareHidden(worker, weights.attention_norm, weights.qkv, tokens(), /*outputs_only=*/false);
-    Multiply(worker, kQkv, weights.qkv, hidden, tokens(),
-             ColumnSink{.out = qkv_.row(0), .stride = qkv_.stride(), .bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data()},
-             StateOf(worker).scratch.data());
-    EndPhase(worker, kQkv);
+    MultiplyQkv(worker, weights, all_rows());
     RotateAndStore(worker, layer);
     Barrier(worker, Phase::kRopeAndStore);
-    if (layout_.split()) {
-      AttendSplits(worker, layer);
-      EndPhase(worker, kAttention);
-      Fold(worker, layer);
-      Barrier(worker, Phase::kAttention);
-    } else {
-      Attend(worker, layer);
-      EndPhase(worker, kAttention);
-    }
+    AttendPart(worker, layer, all_rows());
   }
   AddToResidual(worker, kOutput, weights.o, attended_inputs_, head_nodes_, weights.o_bias);
+}
+
+void LlamaDecoder::MultiplyQkv(Worker& worker, const LayerWeights& weights, Span rows) {
+  Inputs& hidden = PrepareHidden(worker, weights.attention_norm, weights.qkv, rows, /*outputs_only=*/false);
+  Multiply(worker, kQkv, weights.qkv, hidden, rows,
+           ColumnSink{.out = qkv_.row(0), .stride = qkv_.stride(), .bias = weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data()},
+           StateOf(worker).scratch.data());
+  EndPhase(worker, kQkv);
+}
+
+void LlamaDecoder::AttendPart(Worker& worker, int layer, Span part) {
+  if (!layout_.split()) {
+    Attend(worker, layer, part);
+    EndPhase(worker, kAttention);
+  } else if (part.begin == 0) {  // all of it: splits of keys are for few chunks
+    AttendSplits(worker, layer);
+    EndPhase(worker, kAttention);
+    Fold(worker, layer);
+    Barrier(worker, Phase::kAttention);
+  }
+}
+
+void LlamaDecoder::RunOverlapped(Worker& worker) {
+  const int middle = tokens() / 2 / kPartUnit * kPartUnit;  // of the tokens alone: ranks with other threads must cut alike
+  const Span parts[2] = {{0, middle}, {middle, tokens()}};
+  std::uint64_t sums[2] = {0, 0};  // worker 0's
+  const std::vector<float>* bias = nullptr;
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+    if (phases_ != nullptr && worker.index() == 0) [[unlikely]] phases_->EnterLayer(layer);
+    for (int i = 0; i < 2; ++i) {
+      if (bias != nullptr) AwaitSum(worker, sums[i], *bias, parts[i]);
+      if (config_.heads > 0) MultiplyQkv(worker, weights, parts[i]);
+    }
+    if (config_.heads > 0) {
+      RotateAndStore(worker, layer);
+      Barrier(worker, Phase::kRopeAndStore);
+    }
+    for (int i = 0; i < 2; ++i) {
+      if (config_.heads > 0) AttendPart(worker, layer, parts[i]);
+      PostPartials(worker, kOutput, weights.o, attended_inputs_, parts[i], sums[i]);
+    }
+    for (int i = 0; i < 2; ++i) {
+      AwaitSum(worker, sums[i], weights.o_bias, parts[i]);
+      if (config_.feed_forward > 0) {
+        GateUp(worker, weights, parts[i]);
+        EndPhase(worker, kGateUp);
+      }
+      PostPartials(worker, kDown, weights.down, wide_inputs_, parts[i], sums[i]);
+    }
+    bias = &weights.down_bias;
+  }
+  for (int i = 0; i < 2 && bias != nullptr; ++i) AwaitSum(worker, sums[i], *bias, parts[i]);
+}
+
+// The barrier behind it lets the next part use the same counter.
+void LlamaDecoder::PostPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows, std::uint64_t& sum) {
+  MultiplyPartials(worker, counter, matrices, inputs, rows);
+  if (worker.index() == 0) sum = courier_->Post(SumOf(rows));
+  Barrier(worker, Phase::kBarrier);
+}
+
+void LlamaDecoder::AwaitSum(Worker& worker, std::uint64_t sum, const std::vector<float>& bias, Span rows) {
+  if (worker.index() == 0) {
+    Communicate([&] { return courier_->Wait(sum); });
+    AddBias(bias, rows);
+  }
+  Barrier(worker, Phase::kPrepare);
 }
 
 // residual += matrices x inputs (+ bias), over the inputs of all ranks.
@@ -504,35 +580,45 @@ void LlamaDecoder::AddToResidual(Worker& worker, int counter, const std::vector<
     return AddSlices(worker, counter, matrices, inputs, nodes, bias);
   }
   if (sharded()) return AddPartials(worker, counter, matrices, inputs, bias);
-  Multiply(worker, counter, matrices, inputs, tokens(),
+  Multiply(worker, counter, matrices, inputs, all_rows(),
            ResidualSink{.residual = residual_.row(0), .stride = residual_.stride(), .bias = bias.empty() ? nullptr : bias.data(),
                         .rows = &rows_},
            StateOf(worker).scratch.data());
   EndPhase(worker, counter);
 }
 
-void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs,
-                               const std::vector<float>& bias) {
+void LlamaDecoder::MultiplyPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs, Span rows) {
   if (matrices.empty()) {
-    const auto share = worker.ShareOf(tokens());
-    for (int row = share.begin; row < share.end; ++row) std::fill_n(partial_.row(row), config_.hidden, 0.0f);
+    const auto share = worker.ShareOf(rows.size());
+    for (int row = rows.begin + share.begin; row < rows.begin + share.end; ++row) std::fill_n(partial_.row(row), config_.hidden, 0.0f);
   }
-  Multiply(worker, counter, matrices, inputs, tokens(), ColumnSink{.out = partial_.row(0), .stride = partial_.stride()},
+  Multiply(worker, counter, matrices, inputs, rows, ColumnSink{.out = partial_.row(0), .stride = partial_.stride()},
            StateOf(worker).scratch.data());
   EndPhase(worker, counter);
+}
+
+comm::Reduction LlamaDecoder::SumOf(Span rows) {
+  return {.x = partial_.row(rows.begin),
+          .out = residual_.row(rows.begin),
+          .rows = rows.size(),
+          .columns = config_.hidden,
+          .x_stride = partial_.stride(),
+          .out_stride = residual_.stride(),
+          .add = true};
+}
+
+void LlamaDecoder::AddBias(const std::vector<float>& bias, Span rows) {
+  for (int row = rows.begin; row < rows.end && !bias.empty(); ++row) {
+    rows_.add(bias.data(), 0, 1, config_.hidden, residual_.row(row), residual_.stride());
+  }
+}
+
+void LlamaDecoder::AddPartials(Worker& worker, int counter, const std::vector<Matrix>& matrices, Inputs& inputs,
+                               const std::vector<float>& bias) {
+  MultiplyPartials(worker, counter, matrices, inputs, all_rows());
   if (worker.index() == 0) {
-    Communicate([this] {
-      return links_.tensor->AllReduce({.x = partial_.row(0),
-                                       .out = residual_.row(0),
-                                       .rows = tokens(),
-                                       .columns = config_.hidden,
-                                       .x_stride = partial_.stride(),
-                                       .out_stride = residual_.stride(),
-                                       .add = true});
-    });
-    for (int row = 0; row < tokens() && !bias.empty(); ++row) {
-      rows_.add(bias.data(), 0, 1, config_.hidden, residual_.row(row), residual_.stride());
-    }
+    Communicate([this] { return links_.tensor->AllReduce(SumOf(all_rows())); });
+    AddBias(bias, all_rows());
   }
   Barrier(worker, Phase::kPrepare);
 }
@@ -632,13 +718,14 @@ void LlamaDecoder::PrepareAttended(const LayerWeights& layer, int kv_head, const
 }
 
 // Items are (KV head, chunk), all chunks of a head after another: they read the same keys.
-void LlamaDecoder::Attend(Worker& worker, int layer) {
+void LlamaDecoder::Attend(Worker& worker, int layer, Span part) {
   const LayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   WorkerState& state = StateOf(worker);
   const int chunks = static_cast<int>(layout_.chunks().size());
   const auto attend = [&](int item) {
     const int head = item / chunks;
     const Chunk& chunk = layout_.chunks()[static_cast<std::size_t>(item % chunks)];
+    if (chunk.first_token < part.begin || chunk.first_token >= part.end) return;
     attention_.attend(BlockOf(layer, head, chunk), attended_.row(chunk.first_token) + FirstQuery(head) * config_.head_dim,
                       attended_.stride(), state.scratch.data());
     PrepareAttended(weights, head, chunk);
@@ -678,20 +765,20 @@ void LlamaDecoder::Fold(Worker& worker, int layer) {
 
 void LlamaDecoder::FeedForwardBranch(Worker& worker, const LayerWeights& layer) {
   if (config_.feed_forward > 0) {
-    GateUp(worker, layer);
+    GateUp(worker, layer, all_rows());
     EndPhase(worker, kGateUp);
   }
   AddToResidual(worker, kDown, layer.down, wide_inputs_, column_nodes_, layer.down_bias);
 }
 
-void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
+void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer, Span rows) {
   std::byte* scratch = StateOf(worker).scratch.data();
   const float* bias = layer.gate_up_bias.empty() ? nullptr : layer.gate_up_bias.data();
-  Inputs& hidden = PrepareHidden(worker, layer.feed_forward_norm, layer.gate_up, tokens(), /*outputs_only=*/false);
+  Inputs& hidden = PrepareHidden(worker, layer.feed_forward_norm, layer.gate_up, rows, /*outputs_only=*/false);
   if (layer.interleaved()) {
     // Two panels make the 32 columns of one cell of down's inputs.
     const int cells = (config_.feed_forward + kernels::kCellWidth - 1) / kernels::kCellWidth;
-    Multiply(worker, kGateUp, layer.gate_up, hidden, tokens(),
+    Multiply(worker, kGateUp, layer.gate_up, hidden, rows,
              SwiGluSink{.out = wide_.row(0), .stride = wide_.stride(), .bias = bias, .rows = &rows_,
                         .scratch = StateOf(worker).tile.row(0)},
              scratch, /*unit=*/2,
@@ -702,19 +789,20 @@ void LlamaDecoder::GateUp(Worker& worker, const LayerWeights& layer) {
              });
     return;
   }
-  Multiply(worker, kGateUp, layer.gate_up, hidden, tokens(),
+  Multiply(worker, kGateUp, layer.gate_up, hidden, rows,
            ColumnSink{.out = gate_up_.row(0), .stride = gate_up_.stride(), .bias = bias}, scratch);
   Barrier(worker, Phase::kGateUp);
-  const auto share = worker.ShareOf(tokens());
-  rows_.swiglu(gate_up_.row(share.begin), gate_up_.row(share.begin) + config_.feed_forward, gate_up_.stride(),
-               share.end - share.begin, config_.feed_forward, wide_.row(share.begin), wide_.stride());
-  for (int row = share.begin; row < share.end; ++row) wide_inputs_.Prepare(rows_, layer.down, wide_.row(row), row);
+  const auto share = worker.ShareOf(rows.size());
+  const int first = rows.begin + share.begin;
+  rows_.swiglu(gate_up_.row(first), gate_up_.row(first) + config_.feed_forward, gate_up_.stride(), share.end - share.begin, config_.feed_forward,
+               wide_.row(first), wide_.stride());
+  for (int row = first; row < rows.begin + share.end; ++row) wide_inputs_.Prepare(rows_, layer.down, wide_.row(row), row);
 }
 
 void LlamaDecoder::Head(Worker& worker) {
   const std::vector<Matrix>& head = weights_.HeadMatrices();
-  Inputs& hidden = PrepareHidden(worker, weights_.output_norm, head, outputs(), /*outputs_only=*/true);
-  Multiply(worker, kHead, head, hidden, outputs(), ColumnSink{.out = logits_.as<float>(), .stride = config_.vocabulary},
+  Inputs& hidden = PrepareHidden(worker, weights_.output_norm, head, {0, outputs()}, /*outputs_only=*/true);
+  Multiply(worker, kHead, head, hidden, Span{0, outputs()}, ColumnSink{.out = logits_.as<float>(), .stride = config_.vocabulary},
            StateOf(worker).scratch.data());
   Mark(worker, Phase::kHead);
 }
