@@ -244,6 +244,28 @@ Status RemoteEngine::Pump() {
   return stream_->Write();
 }
 
+// Stands before its use: clang 19 does not instantiate it from within the lambda otherwise.
+template <typename Event>
+Status RemoteEngine::TakeEvent(Event event) {
+  const auto found = requests_.find(event.request.value);
+  if (found == requests_.end()) return OkStatus();  // of an older epoch, and the request has ended
+  RemoteRequest& request = found->second;
+  if constexpr (std::is_same_v<Event, FinishedEvent>) {
+    SKEIN_ASSIGN_OR_RETURN(const bool is_new, request.Take(std::move(event), clock_.NowNs()));
+    if (!is_new) return OkStatus();
+    // Whoever cancels may not be reading any more: what is held for him is not waited for.
+    if (request.cancelled && !request.holds_end()) {
+      End(found, request.End(FinishReason::kCancelled, clock_.NowNs()));
+      return OkStatus();
+    }
+  } else {
+    SKEIN_ASSIGN_OR_RETURN(const bool is_new, request.Take(std::move(event), limits_));
+    if (!is_new) return OkStatus();
+  }
+  Deliver(found);
+  return OkStatus();
+}
+
 Status RemoteEngine::TakeMessages() {
   while (true) {
     SKEIN_ASSIGN_OR_RETURN(const std::span<const std::byte> frame, stream_->Next());
@@ -267,27 +289,6 @@ Status RemoteEngine::TakeMessages() {
 Status RemoteEngine::Take(EngineStats stats) {
   const std::lock_guard lock(mutex_);
   latest_ = stats;
-  return OkStatus();
-}
-
-template <typename Event>
-Status RemoteEngine::TakeEvent(Event event) {
-  const auto found = requests_.find(event.request.value);
-  if (found == requests_.end()) return OkStatus();  // of an older epoch, and the request has ended
-  RemoteRequest& request = found->second;
-  if constexpr (std::is_same_v<Event, FinishedEvent>) {
-    SKEIN_ASSIGN_OR_RETURN(const bool is_new, request.Take(std::move(event), clock_.NowNs()));
-    if (!is_new) return OkStatus();
-    // Whoever cancels may not be reading any more: what is held for him is not waited for.
-    if (request.cancelled && !request.holds_end()) {
-      End(found, request.End(FinishReason::kCancelled, clock_.NowNs()));
-      return OkStatus();
-    }
-  } else {
-    SKEIN_ASSIGN_OR_RETURN(const bool is_new, request.Take(std::move(event), limits_));
-    if (!is_new) return OkStatus();
-  }
-  Deliver(found);
   return OkStatus();
 }
 
